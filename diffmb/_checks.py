@@ -1,0 +1,56 @@
+"""What a user hands to the functions of a model: shapes are checked here, in words, before anything is traced further."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from ._bodies._marker import Marker, as_marker
+from ._errors import MechanismError
+from ._model import Model
+
+
+def _as_floats(name: str, value: Any) -> Array:
+    try:
+        value = jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise MechanismError(f"{name} is {type(value).__name__}, not an array of numbers") from error
+    return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(jnp.result_type(float))
+
+
+def check_coordinates(model: Model, q: Any) -> Array:
+    q = _as_floats("q", q)
+    if q.shape != (model.nq,):
+        hint = "; for a batch use jax.vmap" if q.ndim > 1 else f"; model.pack({{'{model.inboard[0]}': ...}}) makes one"
+        raise MechanismError(f"q has shape {q.shape}, but the model has nq = {model.nq} coordinates{hint}")
+    return q
+
+
+def check_speeds(model: Model, name: str, value: Any, like: Array) -> Array:
+    """Speeds, their rates, loads or steps: (nv,); `None` means zero."""
+    if value is None:
+        return jnp.zeros(model.nv, like.dtype)
+    value = _as_floats(name, value)
+    if value.shape != (model.nv,):
+        hint = "; for a batch use jax.vmap" if value.ndim > 1 else ""
+        raise MechanismError(f"{name} has shape {value.shape}, but the model has nv = {model.nv} speeds{hint}")
+    return value
+
+
+def as_time(t: Any, like: Array) -> Array:
+    t = jnp.asarray(t)
+    if t.shape != ():
+        raise MechanismError(f"t has shape {t.shape}; time is one number, for a batch use jax.vmap")
+    return t if jnp.issubdtype(t.dtype, jnp.floating) and not t.weak_type else t.astype(like.dtype)
+
+
+def as_wrenches(wrenches: "Mapping[str | Marker, Any] | None") -> tuple[tuple[Marker, Array], ...]:
+    """Pairs of the frame at which a wrench acts and its six numbers."""
+    pairs = []
+    for frame, wrench in (wrenches or {}).items():
+        marker, wrench = as_marker(frame), _as_floats("a wrench", wrench)
+        if wrench.shape != (6,):
+            raise MechanismError(f"the wrench on {marker.body!r} has shape {wrench.shape}; give moment (3) then force (3)")
+        pairs.append((marker, wrench))
+    return tuple(pairs)

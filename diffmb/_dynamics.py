@@ -1,0 +1,212 @@
+"""DYNAMICS of the tree: mass matrix, bias, inverse and forward dynamics, energy.
+
+The equation card of diffmb (loops and connection states enter with the stages that follow):
+
+    qd = N(q) v                 zd = zdot(t, q, v, z, u)
+    M(q) vd + c(t, q, v) + G(t, q)^T lam = tau(t, q, v, z, u)            G vd = gamma(t, q, v)
+    phi(t, q) = 0    (holonomic)          G v = nu(t, q)   (holonomic, differentiated, AND nonholonomic rows)
+    v_s, vd_s prescribed for driven coordinates; their load tau_s is then an unknown
+
+About one common point, with J_i the inertia of body i, s_d the column of speed d and g the gravity,
+
+    F_i = J_i (A_i - g) + V_i x* J_i V_i - external wrench            (1)  load that moves body i
+    tau_d = s_d . (inward sum of F) = M vd + c                        (2)  inverse dynamics
+    M_de = s_d . (inward sum of J) s_e    for d on the path to e      (3)  composite inertias
+    vd = M^-1 (tau - c)                                               (4)  forward dynamics
+    d vd = M^-1 (d tau - d ID(q, v, vd) at fixed vd)                  (5)  its derivative, one solve
+
+(4) runs by elimination of one speed after another (Bae-Haug, O(n)) or by factorising (3): `_sweep.dense` says when.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+from jax import Array
+
+from ._batch import ImplicitRule, apply_implicit, batch_last, lift
+from ._bodies._marker import Marker
+from ._checks import as_time, as_wrenches, check_coordinates, check_speeds
+from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
+from ._errors import MechanismError
+from ._model import Model
+from ._spatial._inertia import inertia_matrix, inertia_times
+from ._spatial._pose import Pose
+from ._spatial._twist import cross_force
+from ._spatial._vector import cross, dot, join, matvec
+from ._sweep import articulated_solve, dense, each, per_body, sum_inward, sum_outward
+from ._topology import Topology
+from ._walk import walk
+
+Wrenches = tuple[tuple[Marker, Array], ...]
+
+
+def inverse_dynamics(model: Model, q, v, vd, t=0.0, wrenches: Mapping[str | Marker, Any] | None = None) -> Array:
+    """tau = M vd + c: the loads (nv,) at the speeds that make the tree move with `vd`.
+
+    **Arguments:**
+
+    - `q`, `v`, `vd`: coordinates, speeds, rates of the speeds.
+    - `t`: time, s.
+    - `wrenches`: external loads, `{body name or Marker: (moment, force)}`, six numbers in world axes at that frame's origin.
+    """
+    q, v, vd = _check_motion(model, q, v, "vd", vd)
+    return _inverse_dynamics(model, q, v, vd, as_time(t, q), as_wrenches(wrenches))
+
+
+def bias(model: Model, q, v, t=0.0, wrenches: Mapping[str | Marker, Any] | None = None) -> Array:
+    """c(t, q, v): the loads (nv,) that balance gravity, gyroscopic terms and external wrenches when vd = 0."""
+    return inverse_dynamics(model, q, v, jnp.zeros(model.nv), t, wrenches)
+
+
+def forward_dynamics(model: Model, q, v, tau=None, t=0.0, wrenches: Mapping[str | Marker, Any] | None = None) -> Array:
+    """vd = M^-1 (tau - c): the rates of the speeds (nv,). `tau` is zero by default; see `inverse_dynamics` for the rest."""
+    if model.topology.cuts:
+        names = ", ".join(repr(model.topology.joint_names[k]) for k in model.topology.cuts)
+        raise MechanismError(f"the mechanism has closed loops, cut at {names}: its tree alone does not move like it")
+    q, v, tau = _check_motion(model, q, v, "tau", tau)
+    return lift(forward_dynamics_batch_last, model, q, v, tau, as_time(t, q), as_wrenches(wrenches))
+
+
+def mass_matrix(model: Model, q, t=0.0) -> Array:
+    """M(q), (nv, nv), symmetric positive definite."""
+    q = check_coordinates(model, q)
+    return _mass_matrix(model, q, as_time(t, q))
+
+
+def kinetic_energy(model: Model, q, v, t=0.0) -> Array:
+    """Kinetic energy, J."""
+    q, v, _ = _check_motion(model, q, v, "v", v)
+    return _kinetic_energy(model, q, v, as_time(t, q))
+
+
+def potential_energy(model: Model, q, t=0.0) -> Array:
+    """Potential energy of gravity, J; zero when the centre of mass is at the world's origin."""
+    q = check_coordinates(model, q)
+    return _potential_energy(model, q, as_time(t, q))
+
+
+def _check_motion(model: Model, q, v, name: str, third) -> tuple[Array, Array, Array]:
+    q = check_coordinates(model, q)
+    return q, check_speeds(model, "v", v, q), check_speeds(model, name, third, q)
+
+
+# --- batch axis last from here on ---------------------------------------------------------------------------------
+
+
+def _inverse(model: Model, q: Array, v: Array, vd: Array, t: Array, wrenches: Wrenches) -> Array:
+    """(1) and (2)."""
+    c = configuration(model, q, t)
+    F = _loads(model, c, world_inertias(model, c), q, v, vd, t, wrenches)
+    return _project(model, c, F)
+
+
+def _loads(model: Model, c: Configuration, J: Array, q, v, vd, t, wrenches: Wrenches) -> Array:
+    """(1); `vd = None` leaves the term with M out."""
+    V, own = twists(model, c, q, v, t)
+    A = accelerations(model, c, own, vd)
+    A = A - join(jnp.zeros_like(model.gravity), model.gravity)
+    F = each(lambda J, A, V: inertia_times(J, A) + cross_force(V, inertia_times(J, V)))(J, A, V)
+    for marker, wrench in wrenches:
+        body = model.body(marker.body) - 1
+        if body >= 0:
+            offset = Pose(model.frame.rotation[body], model.frame.translation[body]).apply(marker.position)
+            arm = c.arm[body] + matvec(c.pose.rotation[body], offset)
+            F = F.at[body].add(-join(wrench[:3] + cross(arm, wrench[3:]), wrench[3:]))
+    return F
+
+
+def _project(model: Model, c: Configuration, F: Array) -> Array:
+    """(2): s_d . inward sum."""
+    total = sum_inward(model.topology, F)
+    return each(dot)(c.columns, total[walk(model.topology).speed_body])
+
+
+_inverse_dynamics = batch_last(_inverse)
+
+
+def _composite(topology: Topology, S: Array, J: Array) -> Array:
+    """(3) from columns (nv, 6, batch) and inertias (n, 10, batch)."""
+    total = sum_inward(topology, J)[walk(topology).speed_body]
+    momentum = each(inertia_times)(total, S)
+    pairs = sum(S[:, None, k] * momentum[None, :, k] for k in range(6))  # [d, e] = s_d . J_e s_e
+    above = walk(topology).speed_paths.T[..., None]  # [d, e]: d on the path to e
+    upper = jnp.where(above, pairs, 0.0)
+    diagonal = jnp.eye(topology.nv, dtype=bool)[..., None]
+    return upper + jnp.where(diagonal, 0.0, jnp.swapaxes(upper, 0, 1))
+
+
+@batch_last
+def _mass_matrix(model: Model, q: Array, t: Array) -> Array:
+    c = configuration(model, q, t)
+    return _composite(model.topology, c.columns, world_inertias(model, c))
+
+
+def _solve(topology: Topology, S: Array, J: Array, F: Array, b: Array) -> Array:
+    """x with M x = b - S^T (inward sum of F)."""
+    batch = max(a.shape[-1] for a in (S, J, F, b))
+    if dense(topology, batch):
+        right = b - each(dot)(S, sum_inward(topology, F)[walk(topology).speed_body])
+        right = jnp.broadcast_to(right, (topology.nv, batch))
+        M = jnp.broadcast_to(_composite(topology, S, J), (topology.nv, topology.nv, batch))
+        factor = jsl.cho_factor(jnp.moveaxis(M, -1, 0), lower=True)
+        return jsl.cho_solve(factor, right.T[..., None])[..., 0].T
+    spread = lambda a: jnp.broadcast_to(a, (*a.shape[:-1], batch))
+    return articulated_solve(topology, spread(S), each(inertia_matrix)(spread(J)), spread(F), spread(b))
+
+
+@lru_cache(maxsize=512)
+def _mass_solver(topology: Topology):
+    """M(S, J)^-1 b as a function with its own derivative rule: residual M x - b."""
+
+    def product(S, J, b, x):
+        V = sum_outward(topology, per_body(topology, S * x[:, None]))
+        F = sum_inward(topology, each(inertia_times)(J, V))
+        return each(dot)(S, F[walk(topology).speed_body]) - b
+
+    def fun(S, J, b):
+        return _solve(topology, S, J, jnp.zeros((len(topology.bodies), 6, 1), b.dtype), b)
+
+    rule = ImplicitRule(product, lambda S, J, b, x, r: apply_implicit(fun, rule, S, J, r))
+    return lambda S, J, b: apply_implicit(fun, rule, S, J, b)
+
+
+def _forward(model: Model, q, v, tau, t, wrenches: Wrenches) -> Array:
+    """(4)."""
+    c = configuration(model, q, t)
+    J = world_inertias(model, c)
+    F = _loads(model, c, J, q, v, None, t, wrenches)
+    return _solve(model.topology, c.columns, J, F, tau)
+
+
+def _forward_residual(model: Model, q, v, tau, t, wrenches: Wrenches, vd) -> Array:
+    return _inverse(model, q, v, vd, t, wrenches) - tau
+
+
+def _forward_solve(model: Model, q, v, tau, t, wrenches: Wrenches, vd, r) -> Array:
+    c = configuration(model, q, t)
+    return _mass_solver(model.topology)(c.columns, world_inertias(model, c), r)
+
+
+_forward_rule = ImplicitRule(_forward_residual, _forward_solve)  # (5)
+
+
+def forward_dynamics_batch_last(model: Model, q, v, tau, t, wrenches: Wrenches) -> Array:
+    """Forward dynamics for stages that work batch axis last themselves."""
+    return apply_implicit(_forward, _forward_rule, model, q, v, tau, t, wrenches)
+
+
+@batch_last
+def _kinetic_energy(model: Model, q: Array, v: Array, t: Array) -> Array:
+    c = configuration(model, q, t)
+    V, _ = twists(model, c, q, v, t)
+    return 0.5 * each(lambda J, V: dot(V, inertia_times(J, V)))(world_inertias(model, c), V).sum(0)
+
+
+@batch_last
+def _potential_energy(model: Model, q: Array, t: Array) -> Array:
+    c = configuration(model, q, t)
+    position = each(Pose.apply)(c.pose, model.com)
+    return -(model.mass * each(lambda x: dot(model.gravity, x))(position)).sum(0)

@@ -1,0 +1,30 @@
+"""Prismatic joint: translation by q along a fixed axis a.
+
+X = (I, a q)        S = (0, a)
+"""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from .._spatial._axis import as_axis
+from .._spatial._pose import Pose
+from .._spatial._vector import eye, join, unit
+from ._abstract import AbstractConstantJoint
+
+
+class Prismatic(AbstractConstantJoint):
+    """Slides along `axis` ("x", "y", "z" or a vector in the marker's frame); coordinate: way in m."""
+
+    axis: Array = eqx.field(converter=as_axis, default="z")
+    nq: ClassVar[int] = 1
+    nv: ClassVar[int] = 1
+
+    def pose(self, q: Array, t: Array) -> Pose:
+        way = unit(self.axis) * q[0]
+        return Pose(jnp.broadcast_to(eye(3, way), (3,) + way.shape), way)
+
+    def constant_subspace(self) -> Array:
+        return join(jnp.zeros_like(self.axis), unit(self.axis))[:, None]

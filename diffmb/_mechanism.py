@@ -1,0 +1,113 @@
+"""DESCRIBE: a mechanism is named bodies, the joints between them, and gravity.
+
+It is a pytree whose leaves are all the physical numbers, each one an array, so that it can be differentiated, batched
+and changed (`eqx.tree_at`) without changing its structure. Names and kinds are static and checked here; numbers are
+checked where they are given and once more when the mechanism is compiled.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jax import Array
+
+from ._bodies._rigid import RigidBody, as_number
+from ._errors import MechanismError
+from ._joints._abstract import AbstractJoint
+from ._names import WORLD, check_names, nearest
+from ._spatial._axis import is_concrete
+
+_ROWS = 20  # in a repr
+
+
+class Mechanism(eqx.Module):
+    """Bodies and joints, and gravity.
+
+    **Arguments:**
+
+    - `bodies`: a list of bodies; "world", the ground, is there already.
+    - `joints`: a list of joints. A loop is allowed, and a body without a joint moves freely.
+    - `gravity`: acceleration of free fall in the world's axes, m/s2.
+
+    `mechanism["crank"]` is the body or joint of that name.
+    """
+
+    bodies: tuple[RigidBody, ...]
+    joints: tuple[AbstractJoint, ...]
+    gravity: Array
+
+    def __init__(self, bodies, joints=(), gravity=(0.0, 0.0, -9.81)):
+        self.bodies = _parts("bodies", bodies, RigidBody)
+        self.joints = _parts("joints", joints, AbstractJoint)
+        self.gravity = as_number("the mechanism", "gravity", gravity, ((3,),))
+        if not self.bodies:
+            raise MechanismError(
+                "the mechanism has no bodies; give at least one, for example bodies=[rod('crank', 0.1, mass=1)]"
+            )
+        check_names([b.name for b in self.bodies], [(j.name, j.parent.body, j.child.body) for j in self.joints])
+
+    def __getitem__(self, name: str) -> Any:
+        own = object.__getattribute__  # equinox's costs ten times as much, and there may be a thousand names to look at
+        for parts in (self.bodies, self.joints):
+            for part in parts:
+                if own(part, "name") == name:
+                    return part
+        if name == WORLD:
+            raise MechanismError("'world' is the ground: joints may refer to it, but it has no numbers of its own")
+        names = [part.name for part in (*self.bodies, *self.joints)]
+        raise MechanismError(f"there is no body or joint {name!r} in the mechanism; {nearest(name, names)}")
+
+    def __contains__(self, name: object) -> bool:
+        return any(part.name == name for part in (*self.bodies, *self.joints))
+
+    def __repr__(self) -> str:
+        bodies = [("body", "mass [kg]", "centre of mass [m]")]
+        bodies += [(body.name, _show(body.mass), _show(body.com)) for body in self.bodies[:_ROWS]]
+        joints = [("joint", "kind", "parent -> child")]
+        joints += [(j.name, type(j).__name__, f"{j.parent.body} -> {j.child.body}") for j in self.joints[:_ROWS]]
+        lines = [f"Mechanism: {len(self.bodies)} bodies, {len(self.joints)} joints, gravity {_show(self.gravity)} m/s2"]
+        lines += _table(bodies, len(self.bodies) - _ROWS)
+        lines += _table(joints, len(self.joints) - _ROWS) if self.joints else []
+        return "\n".join(lines)
+
+
+def _parts(field: str, parts, kind: type) -> tuple:
+    """The parts as a tuple, all of them of the right kind."""
+    if isinstance(parts, eqx.Module | str | dict) or not isinstance(parts, Iterable):
+        raise MechanismError(f"{field} is {_call(parts)}; give a list, {field}=[...]")
+    parts = tuple(parts)
+    for i, part in enumerate(parts):
+        if not isinstance(part, kind):
+            home = "bodies" if isinstance(part, RigidBody) else "joints" if isinstance(part, AbstractJoint) else None
+            advice = (
+                f"put it into {home}=[...]"
+                if home
+                else f"{field} takes {kind.__name__.removeprefix('Abstract')} objects"
+            )
+            raise MechanismError(f"{field}[{i}] is {_call(part)}; {advice}")
+    return parts
+
+
+def _call(part) -> str:
+    """A thing by its type and its name, if it has one."""
+    if isinstance(part, type):
+        return f"the class {part.__name__}"
+    name = getattr(part, "name", part if isinstance(part, str | int | float) else None)
+    return f"a {type(part).__name__}" + (f" {name!r}" if name is not None else "")
+
+
+def _show(value) -> str:
+    """A number or a few; the type and shape of anything that has no few numbers, a tracer above all."""
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        return str(value)
+    if not is_concrete(value) or not hasattr(value, "__array__") or value.ndim > 1 or value.size > 3:
+        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    numbers = [f"{x:.6g}" for x in np.atleast_1d(np.asarray(value))]
+    return f"({', '.join(numbers)})" if value.ndim else numbers[0]
+
+
+def _table(rows: Sequence[tuple[str, ...]], hidden: int) -> list[str]:
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = ["  " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return lines + ([f"  ... {hidden} more"] if hidden > 0 else [])

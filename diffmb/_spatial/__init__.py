@@ -1,0 +1,1 @@
+"""Pose, twist, wrench, inertia: the algebra under everything else."""

@@ -1,0 +1,92 @@
+"""Small products with component axes first and any batch axes behind.
+
+A vector is `(k, *batch)`, a matrix `(m, k, *batch)`. Each product is lowered to an explicit sum over its few components: XLA
+turns that into loops that run along the trailing (batch) axis, where an `einsum` over tiny axes would not vectorise.
+Operands broadcast along the batch, so a constant may carry a trailing axis of length one.
+
+    dot(a, b)    = sum_k a_k b_k            matvec(A, x)_i  = sum_k A_ik x_k
+    cross(a, b)                             matmul(A, B)_ij = sum_k A_ik B_kj
+"""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+from jax import Array
+
+from ._bilinear import Contraction, Sparse, bilinear
+
+
+def stack(parts: Sequence, axis: int = 0) -> Array:
+    """Stacks components that need not have the same batch axes (a plain `0.0` will do)."""
+    shape = jnp.broadcast_shapes(*(jnp.shape(p) for p in parts))
+    return jnp.stack([jnp.broadcast_to(p, shape) for p in parts], axis)
+
+
+def join(*parts: Array) -> Array:
+    """Concatenates component axes (angular above linear, say) over a common batch."""
+    batch = jnp.broadcast_shapes(*(p.shape[1:] for p in parts))
+    return jnp.concatenate([jnp.broadcast_to(p, p.shape[:1] + batch) for p in parts])
+
+
+def _contraction(out: str, first: str, second: str, a: Array, b: Array) -> Array:
+    lengths = dict(zip(first + second, a.shape[: len(first)] + b.shape[: len(second)], strict=True))
+    return bilinear(Contraction((out, first, second), tuple(sorted(lengths.items()))), a, b)
+
+
+def dot(a: Array, b: Array) -> Array:
+    return _contraction("", "k", "k", a, b)
+
+
+def unit(a: Array) -> Array:
+    """a / |a|: numbers that users may move freely (axes, quaternions) are normalised where they are used."""
+    return a / jnp.sqrt(dot(a, a))
+
+
+_CROSS = Sparse((3, 3, 3), tuple((i, j, 3 - i - j, 1.0 if (j - i) % 3 == 1 else -1.0) for i in range(3) for j in range(3) if i != j))
+
+
+def cross(a: Array, b: Array) -> Array:
+    return bilinear(_CROSS, a, b)
+
+
+def matvec(A: Array, x: Array) -> Array:
+    return _contraction("i", "ik", "k", A, x)
+
+
+def vecmat(x: Array, A: Array) -> Array:
+    """A^T x."""
+    return _contraction("i", "k", "ki", x, A)
+
+
+def matmul(A: Array, B: Array) -> Array:
+    return _contraction("ij", "ik", "kj", A, B)
+
+
+def transpose(A: Array) -> Array:
+    return jnp.swapaxes(A, 0, 1)
+
+
+def outer(a: Array, b: Array) -> Array:
+    return _contraction("ij", "i", "j", a, b)
+
+
+def eye(size: int, like: Array) -> Array:
+    """Identity matrix that broadcasts against the batch axes of the vector `like`."""
+    return jnp.eye(size, dtype=like.dtype).reshape((size, size) + (1,) * (like.ndim - 1))
+
+
+def skew(a: Array) -> Array:
+    """Matrix of `cross(a, .)`."""
+    zero = jnp.zeros_like(a[0])
+    return stack([stack([zero, -a[2], a[1]]), stack([a[2], zero, -a[0]]), stack([-a[1], a[0], zero])])
+
+
+def sin_cos(angle: Array) -> tuple[Array, Array]:
+    """sin and cos, computed once.
+
+    XLA on CPU counts both as cheap and recomputes them in each of the nine entries of a rotation matrix (3x slower in
+    all); it does not fuse through a matrix product, so an identity product makes it store them.
+    """
+    pair = jnp.stack([jnp.sin(angle), jnp.cos(angle)])
+    stored = jnp.tensordot(jnp.eye(2, dtype=pair.dtype), pair, 1, precision="highest")
+    return stored[0], stored[1]

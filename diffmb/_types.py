@@ -1,0 +1,53 @@
+"""Shape aliases, and the glossary: what each symbol and each word means everywhere in diffmb.
+
+    qd = N(q) v                                               speeds to rates of coordinates
+    M(q) vd + c(t, q, v) = tau                                motion of a tree
+
+    t       time, s
+    q       coordinates (nq,): angles in rad, lengths in m, unit quaternions wxyz
+    v       speeds (nv,): rates of the joints' motions; qd = v unless q lives on a manifold
+    vd      accelerations (nv,): the time derivative of v
+    tau     generalised loads (nv,): the power of tau is tau . v
+    M       mass matrix (nv, nv): kinetic energy = v . M v / 2 when no joint moves by time alone
+    c       bias (nv,): the tau that keeps vd = 0; Coriolis, centrifugal and gyroscopic terms, gravity, given wrenches
+    N       map from speeds to rates of coordinates (nq, nv)
+    X_AB    pose of frame B in frame A; X_AB @ X_BC == X_AC;  x_A = R_AB x_B + p_AB
+    R_AB    rotation matrix: components in B to components in A
+    p_AB_W  vector from the origin of A to the origin of B, components in W
+    V, A    twist and its rate (6,): angular part first, then linear
+    F       wrench (6,): moment first, then force
+    S       motion subspace of a joint (6, nv of the joint): V = S v + s
+    J       Jacobian (6, nv): twist = J v + a part by time alone
+
+    body        something with mass; "world" is the ground, body 0
+    marker      a frame fixed to a body: body plus an offset pose
+    joint       a relation between two markers that leaves nv ways to move; its pose is a function of (q, t)
+    tree        the bodies and the joints that carry them, each body with one inboard joint
+    cut joint   a joint left out of the tree because it closes a loop
+    rheonomic   depending on time explicitly
+    model       a compiled mechanism: static topology and stacked numbers
+
+Inside the package arrays carry component axes first and any batch axes behind. Public functions have no batch axis:
+`jax.vmap` is the batch interface. A name in an alias (`nq`, `nv`) stands for one length within one call.
+"""
+
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+Scalar = Float[Array, ""]
+Coordinates = Float[Array, "nq"]
+Speeds = Float[Array, "nv"]
+Accelerations = Float[Array, "nv"]
+Loads = Float[Array, "nv"]
+MassMatrix = Float[Array, "nv nv"]
+
+Vector = Float[Array, "3"]
+Quaternion = Float[Array, "4"]
+Rotation = Float[Array, "3 3"]
+Twist = Float[Array, "6"]
+Wrench = Float[Array, "6"]
+Jacobian = Float[Array, "6 nv"]
+
+# Time may be given as a plain number; arrays of states may not, so that a wrong shape is found at the door.
+Time = ArrayLike

@@ -1,0 +1,155 @@
+"""A double pendulum: swing it, trust it, differentiate it, and run a thousand of them.
+
+    python experiments/01_double_pendulum.py [config.toml]
+
+Two rods hang in the vertical plane. We let them fall from rest and ask how the height of the tip after `t_end` seconds
+depends on the lengths and masses of the rods. No formula of the pendulum appears below: the mechanism is described, and
+motion, energy and gradients follow from the description. The figure goes to `out/`.
+"""
+
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import diffmb as mb
+
+jax.config.update("jax_enable_x64", True)  # mechanisms want double precision; diffmb leaves the choice to us
+
+
+# 1. Describe. Every number may be traced by jax, so every number can be differentiated.
+def pendulum(lengths, masses):
+    upper, lower = lengths
+    return mb.Mechanism(
+        bodies=[mb.rod("upper", upper, mass=masses[0]), mb.rod("lower", lower, mass=masses[1])],
+        joints=[
+            mb.Revolute("shoulder", "world", "upper", axis="z"),
+            mb.Revolute("elbow", mb.Marker("upper", (upper, 0.0, 0.0)), "lower", axis="z"),
+        ],
+        gravity=(0.0, -9.81, 0.0),
+    )
+
+
+# 2. Move. M(q) vd + c(q, v) = tau with tau = 0, and qd = N(q) v: two calls.
+def rate(model, state):
+    q, v = state
+    return mb.qdot(model, q, v), mb.forward_dynamics(model, q, v, jnp.zeros(model.nv))
+
+
+def runge_kutta(model, state, h):
+    """The classical step. The four stages are a scan, so that the dynamics are compiled once and not four times."""
+
+    def stage(carry, weights):
+        slope, total = carry
+        ahead, share = weights
+        slope = rate(model, jax.tree.map(lambda x, k: x + ahead * h * k, state, slope))
+        return (slope, jax.tree.map(lambda sum, k: sum + share * h * k, total, slope)), None
+
+    still = jax.tree.map(jnp.zeros_like, state)
+    weights = jnp.array([0.0, 0.5, 0.5, 1.0]), jnp.array([1.0, 2.0, 2.0, 1.0]) / 6
+    (_, total), _ = jax.lax.scan(stage, (still, state), weights)
+    return total
+
+
+def swing(model, config):
+    """Coordinates and speeds at steps + 1 instants."""
+    h = config["t_end"] / config["steps"]
+    start = model.pack(dict(zip(("shoulder", "elbow"), config["angles"]))), jnp.zeros(model.nv)
+
+    def step(state, _):
+        state = runge_kutta(model, state, h)
+        return state, state
+
+    _, states = jax.lax.scan(step, start, length=config["steps"])
+    return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states)
+
+
+# 3. Ask. The tip is a point of the lower rod; energy is the check that needs no other program.
+def tip(model, q, length):
+    return mb.kinematics(model, q)["lower"].pose.apply(jnp.array([1.0, 0.0, 0.0]) * length)
+
+
+def energy(model, q, v):
+    return mb.kinetic_energy(model, q, v) + mb.potential_energy(model, q)
+
+
+def tip_height(lengths, masses, config):
+    model = mb.compile(pendulum(lengths, masses))
+    q, _ = swing(model, config)
+    return tip(model, q[-1], lengths[1])[1]
+
+
+# 4. Differentiate: reverse mode through the whole swing, next to central differences of the same function.
+def gradients(lengths, masses, config):
+    height = jax.jit(lambda x: tip_height(x[:2], x[2:], config))
+    x = jnp.concatenate([lengths, masses])
+    exact = jax.jit(jax.grad(height))(x)
+    eps = 1e-6
+    steps = eps * jnp.eye(4)
+    differences = jnp.stack([(height(x + e) - height(x - e)) / (2 * eps) for e in steps])
+    return height(x), exact, differences
+
+
+# 5. Batch: `jax.vmap` is the whole interface.
+def batch_of_swings(lengths, masses, config):
+    rng = np.random.default_rng(0)
+    many = jnp.asarray(lengths * rng.uniform(0.9, 1.1, (config["batch"], 2)))
+    run = jax.jit(jax.vmap(lambda x: tip_height(x, masses, config))).lower(many).compile()
+    start = time.perf_counter()
+    heights = run(many).block_until_ready()
+    return heights, time.perf_counter() - start
+
+
+def plot(times, tips, drift, path):
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        print('no figure: matplotlib is missing; pip install -e ".[viz]" brings it')
+        return
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    left.plot(tips[:, 0], tips[:, 1])
+    left.set(xlabel="x, m", ylabel="y, m", title="path of the tip", aspect="equal")
+    right.plot(times, drift)
+    right.set(xlabel="t, s", ylabel="(E - E0) / scale", title="energy error")
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    print(f"figure: {path}")
+
+
+def main(config):
+    lengths, masses = jnp.array(config["lengths"]), jnp.array(config["masses"])
+    print(pendulum(lengths, masses))
+
+    model = mb.compile(pendulum(lengths, masses))
+    q, v = jax.jit(lambda m: swing(m, config))(model)
+    energies = jax.jit(jax.vmap(energy, in_axes=(None, 0, 0)))(model, q, v)
+    scale = 9.81 * masses.sum() * lengths.sum()  # a natural measure: the energy itself may be near zero
+    drift = (energies - energies[0]) / scale
+    print(f"\nenergy error over {config['t_end']} s: {jnp.abs(drift).max():.1e} of m g l")
+    assert jnp.abs(drift).max() < 1e-5, "energy is not conserved: take more steps"
+
+    height, exact, differences = gradients(lengths, masses, config)
+    print(f"\ntip height at the end: {height:.6f} m\n{'gradient with respect to':26}{'exact':>14}{'differences':>14}")
+    for name, a, b in zip(("upper length", "lower length", "upper mass", "lower mass"), exact, differences):
+        print(f"  {name:24}{a:14.8f}{b:14.8f}")
+    assert jnp.allclose(exact, differences, rtol=1e-5, atol=1e-6), "gradient and differences disagree"
+
+    heights, seconds = batch_of_swings(lengths, masses, config)
+    print(f"\n{len(heights)} pendulums in {seconds:.3f} s: tip height {heights.mean():.3f} +- {heights.std():.3f} m\n")
+
+    tips = jax.jit(jax.vmap(tip, in_axes=(None, 0, None)))(model, q, lengths[1])
+    times = np.linspace(0, config["t_end"], len(q))
+    plot(times, np.asarray(tips), np.asarray(drift), Path("out/01_double_pendulum.png"))
+
+
+if __name__ == "__main__":
+    default = Path(__file__).parent.parent / "configs" / "01_double_pendulum.toml"
+    main(tomllib.loads(Path(sys.argv[1] if len(sys.argv) > 1 else default).read_text()))

@@ -1,0 +1,406 @@
+"""Laws that every joint obeys, over every kind, forwards and reversed; then what single kinds promise."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+
+from diffmb._bodies._marker import Marker
+from diffmb._errors import MechanismError
+from diffmb._joints._abstract import AbstractJoint, kind_of, rank_deficient
+from diffmb._joints._angles123 import Angles123
+from diffmb._joints._cylindrical import Cylindrical
+from diffmb._joints._free import Free
+from diffmb._joints._hinge import Hinge
+from diffmb._joints._planar import Planar
+from diffmb._joints._point_on_curve import PointOnCurve
+from diffmb._joints._prismatic import Prismatic
+from diffmb._joints._reversed import reverse
+from diffmb._joints._revolute import Revolute
+from diffmb._joints._rotation_translation import RotationTranslation
+from diffmb._joints._screw import Screw
+from diffmb._joints._spherical import Spherical
+from diffmb._joints._universal import Universal
+from diffmb._joints._weld import Weld
+from diffmb._spatial._pose import (
+    Pose,
+    quat_exp,
+    quat_log,
+    rotation_about,
+    rotation_to_quat,
+    twist_displacement,
+    twist_velocity,
+)
+
+BATCH = 6
+
+
+def cam(q, t, params):
+    """Two coordinates, a tuple: an eccentric pin on a slide."""
+    c, s = jnp.cos(q[0]), jnp.sin(q[0])
+    eccentric = params["radius"] * jnp.array([c, s, 0]) + params["tilt"] * q[1]
+    return jnp.array([[c, -s, 0], [s, c, 0], [0, 0, 1]]), eccentric
+
+
+def shaker(q, t, params):
+    """One coordinate on a table that moves by itself, a Pose."""
+    amplitude, frequency = params
+    table = amplitude * jnp.sin(frequency * t)
+    turn = rotation_about(jnp.array([0.0, 0.6, 0.8], q.dtype), q[0] * (1.0 + table) + t * t)
+    return Pose(turn, jnp.stack([table, q[0] * t, table * q[0] ** 2]))
+
+
+def lift_table(q, t, params):
+    """No coordinates at all: a prescribed motion."""
+    c, s = jnp.cos(params * t), jnp.sin(params * t)
+    return jnp.array([[1, 0, 0], [0, c, -s], [0, s, c]]), jnp.array([0.0, t * t, s])
+
+
+def helix(s, params):
+    return jnp.stack([params * (jnp.cos(s) - 1.0), params * jnp.sin(s), 0.3 * s])
+
+
+ENDS = ("j", Marker("world", (0.1, 0.2, 0.3)), "body")
+TILTED = (0.48, -0.6, 0.64)
+KINDS = {
+    "weld": Weld(*ENDS),
+    "revolute": Revolute(*ENDS, axis=TILTED),
+    "prismatic": Prismatic(*ENDS, axis=TILTED),
+    "screw": Screw(*ENDS, axis=TILTED, pitch=0.3),
+    "cylindrical": Cylindrical(*ENDS, axis=TILTED),
+    "universal": Universal(*ENDS),
+    "skew universal": Universal(*ENDS, axis1=TILTED, axis2=(1, 1, 0)),
+    "planar": Planar(*ENDS),
+    "spherical": Spherical(*ENDS),
+    "free": Free(*ENDS),
+    "angles123": Angles123(*ENDS),
+    "rotation translation": RotationTranslation(*ENDS, axis=TILTED, slide="x"),
+    "curve": PointOnCurve(*ENDS, curve=helix, params=0.7),
+    "hinge": Hinge(*ENDS, pose=cam, size=2, params={"radius": 0.4, "tilt": jnp.array([0.1, 0, 1])}),
+    "rheonomic hinge": Hinge(*ENDS, pose=shaker, size=1, params=(0.2, 3.0)),
+    "driven hinge": Hinge(*ENDS, pose=lift_table, size=0, params=2.0),
+}
+CASES = KINDS | {f"reversed {name}": reverse(joint) for name, joint in KINDS.items()}
+every_joint = pytest.mark.parametrize("joint", CASES.values(), ids=CASES.keys())
+every_kind = pytest.mark.parametrize("joint", KINDS.values(), ids=KINDS.keys())
+
+
+class OnlyPose(AbstractJoint):
+    """A joint that has forgotten its closed forms."""
+
+    inner: AbstractJoint
+    nq = property(lambda self: self.inner.nq)
+    nv = property(lambda self: self.inner.nv)
+
+    def pose(self, q, t):
+        return self.inner.pose(q, t)
+
+    def qdot(self, q, v):
+        return self.inner.qdot(q, v)
+
+
+def samples(joint, dtype=float):
+    """q, v, t with a trailing batch: the neutral place, quarter and half turns, random ones, a drifted quaternion."""
+    rng = np.random.default_rng(7)
+    q = rng.normal(size=(joint.nq, BATCH))
+    if joint.nq != joint.nv:
+        q[-4:, 1], q[-4:, 2] = (0, 1, 0, 0), (0.5**0.5, 0, -(0.5**0.5), 0)
+        q[-4:, :-1] /= np.linalg.norm(q[-4:, :-1], axis=0)
+    else:
+        q[:, 1], q[:, 2] = np.pi / 2, -np.pi
+    q[:, 0] = joint.neutral()
+    v, t = rng.normal(size=(joint.nv, BATCH)), rng.normal(size=BATCH)
+    return tuple(jnp.asarray(x, dtype) for x in (q, v, t))
+
+
+def with_batch(joint, dtype=float):
+    """The bare joint with parameters that differ along the batch."""
+    bare = kind_of(joint)
+    vary = jax.tree.map(
+        lambda x, d: x[..., None] + 0.1 * jnp.linspace(-1, 1, BATCH) * d[..., None], bare, random_like(bare, 1)
+    )
+    return jax.tree.map(lambda x: x.astype(dtype), vary)
+
+
+def member(tree, i):
+    return jax.tree.map(lambda x: x[..., i], tree)
+
+
+def random_like(tree, seed):
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), tree)
+
+
+def moved(args, direction, step):
+    return jax.tree.map(lambda x, d: x + step * d, args, direction)
+
+
+def inner_product(a, b):
+    return sum((x * y).sum() for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b)))
+
+
+def close(a, b, tol):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol=tol, atol=tol)
+
+
+def jit(function):
+    """Compiled in a hurry: the programs here run a few times only."""
+    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def trace_motion(joint, q, v, t):
+    return joint.pose(q, t), joint.subspace(q, t), joint.twist(q, v, t), joint.bias(q, v, t)
+
+
+motion = jit(trace_motion)
+
+
+@jit
+def closed_and_default(joint, q, v, t):
+    return trace_motion(joint, q, v, t), trace_motion(OnlyPose("", "", "", joint), q, v, t)
+
+
+@every_joint
+def test_closed_forms_are_the_derivatives_of_the_pose(joint):
+    (q, v, t), many = samples(joint), with_batch(joint)
+    closed, default = closed_and_default(many, q, v, t)
+    close(closed, default, 1e-13)
+    R = np.asarray(closed[0].rotation)
+    np.testing.assert_allclose(np.einsum("mib,mjb->ijb", R, R), np.tile(np.eye(3)[..., None], BATCH), atol=1e-14)
+    np.testing.assert_allclose(np.linalg.det(R.T), 1.0)
+    assert np.linalg.matrix_rank(closed[1][..., 3]) == joint.nv  # the speeds are independent
+    for i in range(0, BATCH, 2):  # a batch is a loop
+        close(member(closed, i), motion(*member((many, q, v, t), i)), 1e-13)
+
+
+@every_joint
+def test_one_joint_and_one_time_for_the_whole_batch(joint):
+    q, v, t = samples(joint)
+    one = jax.tree.map(lambda x: x[..., None], kind_of(joint))
+    X, S, V, b = jax.eval_shape(trace_motion, one, q, v, t[:1])
+    assert X.rotation.shape == (3, 3, BATCH) and X.translation.shape == (3, BATCH)
+    assert S.shape == (6, joint.nv, BATCH) and V.shape == b.shape == (6, BATCH)
+
+
+@every_kind
+def test_neutral_markers_coincide(joint):
+    q = joint.neutral()
+    assert q.shape == (joint.nq,)
+    if not isinstance(joint, Hinge):  # a hinge may begin where it likes
+        close(motion(kind_of(joint), q, jnp.zeros(joint.nv), jnp.zeros(()))[0], Pose.identity(), 1e-15)
+
+
+def motion_and_steps(joint, q, v, t, step):
+    there = joint.retract(q, step)
+    return trace_motion(joint, q, v, t), joint.qdot(q, v), there, joint.difference(q, there)
+
+
+@jit
+def derivatives(args, direction, weight):
+    first = lambda *args: jax.jvp(motion_and_steps, args, direction)[1]
+    forward, second = jax.jvp(first, args, direction)
+    backward = jax.vjp(trace_motion, *args[:-1])[1](weight)
+    return forward, inner_product(forward[0], weight), inner_product(backward, direction[:-1]), second
+
+
+@every_joint
+def test_derivatives_of_first_and_second_order(joint):
+    q, v, t = samples(joint)
+    for i in (0, 3):  # at the neutral place without a step, and elsewhere
+        args = (kind_of(joint), *member((q, v, t, i * 0.1 * v), i))
+        direction, weight = random_like(args, 2), random_like(jax.eval_shape(trace_motion, *args[:-1]), 3)
+        forward, by_jvp, by_vjp, second = derivatives(args, direction, weight)
+        close(by_jvp, by_vjp, 1e-12)
+        plus, minus = (moved(args, direction, h) for h in (1e-5, -1e-5))
+        difference = moved(motion(*plus[:-1]), motion(*minus[:-1]), -1.0)
+        close(forward[0], jax.tree.map(lambda d: d / 2e-5, difference), 1e-7)
+        difference = moved(*(derivatives(args, direction, weight)[0] for args in (plus, minus)), -1.0)
+        close(second, jax.tree.map(lambda d: d / 2e-5, difference), 1e-6)
+
+
+@jit
+def steps(joint, q, v, step):
+    there = joint.retract(q, step)
+    halfway = joint.retract(joint.retract(q, 0.5 * step), 0.5 * step)
+    return (
+        there,
+        halfway,
+        joint.difference(q, there),
+        joint.qdot(q, v),
+        joint.retract(q, 1e-5 * v) - joint.retract(q, -1e-5 * v),
+    )
+
+
+@every_joint
+def test_steps_on_the_manifold(joint):
+    q, v, _ = samples(joint)
+    there, halfway, back, qdot, difference = steps(with_batch(joint), q, v, 0.7 * v)
+    close(back, 0.7 * v, 1e-13)
+    close(halfway, there, 1e-13)  # one constant speed, so the way may be cut anywhere
+    close(qdot, difference / 2e-5, 1e-9)
+    if joint.nq != joint.nv:
+        lengths = (jnp.sqrt((x[-4:] ** 2).sum(0)) for x in (q, there))
+        close(*lengths, 1e-14)
+
+
+@every_kind
+def test_float32(joint):
+    def run(dtype):
+        args = jax.tree.map(lambda x: x.astype(dtype), member((with_batch(joint), *samples(joint)), 3))
+        return motion(*args), steps(*args[:3], args[2])[:4]
+
+    single = run(jnp.float32)
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(single))
+    close(single, run(jnp.float64), 3e-5)
+
+
+# --- quaternions and screws
+
+
+@jit
+def turned_and_back(w, p):
+    def round_trip(w, p):
+        return quat_log(quat_exp(w)), twist_velocity(w, twist_displacement(w, p))
+
+    jacobian = jax.jacfwd(round_trip, (0, 1))
+    return round_trip(w, p), jacobian(w, p), jax.jacfwd(jacobian, (0, 1))(w, p)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_log_undoes_exp_with_two_derivatives(dtype):
+    direction, p = jnp.array([0.36, -0.48, 0.8], dtype), jnp.array([1.0, 2.0, 3.0], dtype)
+    eps = jnp.finfo(dtype).eps
+    # Both sides of every switch between series and closed form: |w|/2 = 0.1 and 1, tan(|w|/2) = 0.01.
+    for angle in (0.0, 1e-30, 1e-8, 1e-3, 0.0199, 0.0201, 0.199, 0.201, 1.0, 1.99, 2.01, 3.0):
+        w = (angle * direction).astype(dtype)
+        value, first, second = turned_and_back(w, p)
+        close(value, (w, p), 50 * eps)
+        close(first, ((np.eye(3), np.zeros((3, 3))), (np.zeros((3, 3)), np.eye(3))), 1e3 * eps)
+        close(second, jax.tree.map(jnp.zeros_like, second), 1e5 * eps)
+
+
+def test_free_step_is_the_matrix_exponential():
+    joint = kind_of(KINDS["free"])
+    w, u = np.array([0.3, -1.1, 0.7]), np.array([1.0, 2.0, -0.5])
+    W = np.array([[0, -w[2], w[1], u[0]], [w[2], 0, -w[0], u[1]], [-w[1], w[0], 0, u[2]], [0, 0, 0, 0]])
+    step = jnp.concatenate([w, u])
+    X = motion(joint, steps(joint, joint.neutral(), step, step)[0], step, jnp.zeros(()))[0]
+    np.testing.assert_allclose(scipy.linalg.expm(W)[:3], np.column_stack([X.rotation, X.translation]), atol=1e-14)
+
+
+# --- single kinds
+
+
+def pose_of(joint, *q):
+    return jax.jit(lambda joint, q: joint.pose(q, jnp.zeros(())))(kind_of(joint), jnp.asarray(q, float))
+
+
+def test_kamman_angles():
+    joint = KINDS["angles123"]
+    q = jnp.array([0.3, -0.4, 0.5, 1.0, 2.0, 3.0])
+    turns = [rotation_about(axis, angle) for axis, angle in zip(jnp.eye(3), q)]
+    close(joint.pose(q, jnp.zeros(())), Pose(turns[0] @ turns[1] @ turns[2], q[3:]), 1e-15)
+    assert not rank_deficient(KINDS["weld"], jnp.zeros(0), jnp.zeros(()))
+    locked = jnp.array([[0.3] * 2, [np.pi / 2, 1.5], [0.1] * 2] + [[0.0] * 2] * 3)
+    assert rank_deficient(joint, locked, jnp.zeros(2)).tolist() == [True, False]
+
+
+def test_screw_pitch_is_per_radian():
+    X = pose_of(Screw(*ENDS, axis="z", pitch=0.25), 2.0)
+    close(X.translation, jnp.array([0, 0, 0.5]), 1e-15)
+
+
+def test_slide_does_not_turn_with_the_child():
+    X = pose_of(RotationTranslation(*ENDS, axis="z", slide="x"), np.pi / 2, 2.0)
+    close(X.translation, jnp.array([2.0, 0, 0]), 1e-15)
+    parallel, cylindrical = RotationTranslation(*ENDS, axis=TILTED, slide=TILTED), KINDS["cylindrical"]
+    close(pose_of(parallel, 0.3, 0.4), pose_of(cylindrical, 0.3, 0.4), 1e-15)
+
+
+def test_free_coordinates():
+    half = 0.5**0.5
+    X = pose_of(KINDS["free"], 1, 2, 3, half, 0, 0, half)
+    close(X, Pose(rotation_about(jnp.array([0.0, 0, 1]), jnp.array(np.pi / 2)), jnp.array([1.0, 2, 3])), 1e-15)
+    close(rotation_to_quat(X.rotation), jnp.array([half, 0, 0, half]), 1e-15)
+
+
+def test_reverse_exchanges_the_markers():
+    joint = Revolute("hinge", Marker("frame", (1, 2, 3)), "arm", axis="x", cut=True)
+    back = reverse(joint)
+    assert (back.name, back.parent.body, back.child.body, back.cut) == ("hinge", "arm", "frame", True)
+    twice, q, t = reverse(back), jnp.array([0.4]), jnp.zeros(())
+    close((twice.pose(q, t), twice.subspace(q, t)), (joint.pose(q, t), joint.subspace(q, t)), 1e-15)
+
+
+def test_hinges_of_one_function_stack():
+    hinges = [Hinge(f"h{i}", "world", f"b{i}", cam, 2, {"radius": i, "tilt": jnp.array([0.0, i, 1])}) for i in (1, 2)]
+    first, second = (jax.tree.structure(kind_of(h)) for h in hinges)
+    assert first == second
+    for make in (reverse, kind_of):
+        bare = [kind_of(make(h)) for h in hinges]
+        stacked = jax.tree.map(lambda *x: jnp.stack(x, -1), *bare)
+        q = jnp.array([[0.1, 0.2], [0.3, 0.4]])
+        together = stacked.pose(q, jnp.zeros(1))
+        for i in (0, 1):
+            close(jax.tree.map(lambda x: x[..., i], together), bare[i].pose(q[:, i], jnp.zeros(())), 1e-15)
+
+
+def test_params_are_differentiable():
+    def height(radius):
+        return Hinge(*ENDS, pose=cam, size=2, params={"radius": radius, "tilt": jnp.array([0.0, 0, 1])}).pose(
+            jnp.array([0.5, 0.0]), jnp.zeros(())
+        )
+
+    close(jax.jit(jax.jacrev(height))(2.0).translation, jnp.array([np.cos(0.5), np.sin(0.5), 0]), 1e-15)
+
+
+# --- what is refused, and how it is said
+
+EYE = jnp.eye(3)
+REFUSED = {
+    "flat rotation": (
+        lambda q, t, p: (jnp.zeros(9), jnp.zeros(3)),
+        1,
+        None,
+        r"'j'.*\(9,\).*expected \(3, 3\) and \(3,\)",
+    ),
+    "long translation": (
+        lambda q, t, p: Pose(EYE, jnp.zeros(4)),
+        1,
+        None,
+        r"'j'.*\(4,\).*expected \(3, 3\) and \(3,\)",
+    ),
+    "one array": (lambda q, t, p: jnp.zeros((4, 4)), 1, None, r"'j'.*a Pose or the tuple"),
+    "forgot params": (lambda q, t: (EYE, jnp.zeros(3)), 1, None, r"'j'.*1 coordinate: TypeError"),
+    "not a number": (lambda q, t, p: (EYE, jnp.zeros(3)), 1, {"kind": "ball"}, r"'ball'.*only numbers"),
+    "too many": (lambda q, t, p: (EYE, jnp.zeros(3)), 7, None, r"'j' has size=7.*0 to 6"),
+}
+
+
+@pytest.mark.parametrize("pose, size, params, message", REFUSED.values(), ids=REFUSED.keys())
+def test_hinge_refuses(pose, size, params, message):
+    with pytest.raises(MechanismError, match=f"(?s){message}"):
+        Hinge(*ENDS, pose=pose, size=size, params=params)
+
+
+def test_other_refusals():
+    with pytest.raises(MechanismError, match=r"'j'.*\(2,\); expected \(3,\)"):
+        PointOnCurve(*ENDS, curve=lambda s, p: jnp.stack([s, s]))
+    with pytest.raises(MechanismError, match="'j' are parallel"):
+        Universal(*ENDS, axis1="x", axis2="-x")
+    with pytest.raises(MechanismError, match=r"'j' has shape.*metres per radian"):
+        Screw(*ENDS, pitch=(1, 2, 3))
+
+
+class Callable:
+    __hash__ = None
+
+    def __call__(self, q, t, params):
+        return EYE, jnp.zeros(3)
+
+
+def test_unhashable_function_is_refused():
+    with pytest.raises(MechanismError, match=r"'j'.*cannot be hashed"):
+        Hinge(*ENDS, pose=Callable(), size=1)
