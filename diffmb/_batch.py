@@ -1,9 +1,9 @@
 """The batch axis, kept last: how `jax.vmap` of a diffmb function runs fast and differentiates exactly.
 
-Inside diffmb every array has its batch axis last and contiguous (length 1 where a number is shared), because that is what
-vectorises on CPU (a `vmap` puts it first, in front of axes of length 3 and 6). One JAX primitive makes the change: its
-batching rule folds the axis that `vmap` adds into the last axis, so vmap of vmap is one longer batch; on CPU its lowering
-walks the batch in tiles that stay in cache. Derivatives are again functions of the same kind,
+Inside diffmb every array has its batch axis last and contiguous (length 1 where a number is shared), because that is
+what vectorises on CPU (a `vmap` puts it first, in front of axes of length 3 and 6). One JAX primitive makes the
+change: its batching rule folds the axis that `vmap` adds into the last axis, so vmap of vmap is one longer batch; on
+CPU its lowering walks the batch in tiles that stay in cache. Derivatives are again functions of the same kind,
 
     explicit   y = f(x)               dy = (df/dx) dx
     implicit   r(x, y) = 0            dy = -(dr/dy)^-1 (dr/dx) dx        (implicit function theorem)
@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -39,7 +40,7 @@ class Explicit:
 
 @dataclasses.dataclass(frozen=True)
 class Implicit:
-    """y with residual(x, y) = 0. `solve(x, y, b)` is (dr/dy)^-1 b and `solve_transposed` the same with the transpose."""
+    """y with residual(x, y) = 0. `solve(x, y, b)` is (dr/dy)^-1 b, `solve_transposed` the same with the transpose."""
 
     call: Callable[..., Arrays]
     residual: Callable[[Arrays, Arrays], Arrays]
@@ -129,7 +130,7 @@ def _jitted(fun: Function) -> Callable[..., Arrays]:
     return jax.jit(lambda *args: _evaluate(fun, *args))
 
 
-def _outputs(fun: Function, args: Arrays) -> Arrays:
+def _outputs(fun: Function, args: Any) -> Any:
     return jax.eval_shape(_jitted(fun), *args)
 
 
@@ -153,7 +154,7 @@ batch_last_p.def_impl(lambda *args, fun, linear: _compiled(fun, linear)(*args))
 @batch_last_p.def_abstract_eval
 def _abstract(*args, fun, linear):
     structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in args]
-    return [jax.core.ShapedArray(out.shape, out.dtype) for out in _outputs(fun, tuple(structs))]
+    return [ShapedArray(out.shape, out.dtype) for out in _outputs(fun, tuple(structs))]
 
 
 def _in_tiles(fun: Function, *args: Array) -> Arrays:
@@ -225,9 +226,11 @@ def _transpose(cotangents, *args, fun, linear):
     found = iter(call(Cotangent(asked), *fixed, *ybar, linear=len(ybar)))
     xbar = []
     for a in unknown:
-        x = next(found) if ad.is_undefined_primal(a) else None
-        shared = x is not None and a.aval.shape[-1] == 1 and x.shape[-1] > 1
-        xbar.append(x.sum(-1, keepdims=True) if shared else x)
+        if not ad.is_undefined_primal(a):
+            xbar.append(None)
+            continue
+        x = next(found)
+        xbar.append(x.sum(-1, keepdims=True) if a.aval.shape[-1] == 1 < x.shape[-1] else x)
     return [None] * len(fixed) + xbar
 
 
@@ -274,7 +277,7 @@ def _restore(flat: _Flat, leaves: list[Array], outs: list[Array]) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class ImplicitRule:
-    """residual(*args, y) = 0 and solve(*args, y, b) = (dr/dy)^-1 b, in pytrees; `solve_transposed` if dr/dy is unsymmetric."""
+    """residual(*args, y) = 0 and solve(*args, y, b) = (dr/dy)^-1 b, in pytrees; also transposed if unsymmetric."""
 
     residual: Callable[..., Any]
     solve: Callable[..., Any]

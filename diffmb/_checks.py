@@ -1,4 +1,4 @@
-"""What a user hands to the functions of a model: shapes are checked here, in words, before anything is traced further."""
+"""What a user hands to the functions of a model: shapes are checked here, in words."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -51,6 +51,6 @@ def as_wrenches(wrenches: "Mapping[str | Marker, Any] | None") -> tuple[tuple[Ma
     for frame, wrench in (wrenches or {}).items():
         marker, wrench = as_marker(frame), _as_floats("a wrench", wrench)
         if wrench.shape != (6,):
-            raise MechanismError(f"the wrench on {marker.body!r} has shape {wrench.shape}; give moment (3) then force (3)")
+            raise MechanismError(f"the wrench on {marker.body!r} has shape {wrench.shape}; give moment, then force")
         pairs.append((marker, wrench))
     return tuple(pairs)

@@ -7,8 +7,8 @@ About a fixed point near the tree, in world axes, with J the joint frames and s_
     V_J  = V_parent + sum_d s_d v_d + Ad(X_J) s               (3)  outward sum
     A_J  = A_parent + sum_d s_d vd_d + V_J x (V_J - V_parent) + Ad(X_J) b      (4)  outward sum
 
-with S, s, b the subspace, rheonomic twist and bias of the joint in the child marker's axes. Nothing depends on the choice of
-the fixed point (it follows the tree only to keep digits), so it carries no derivative.
+with S, s, b the subspace, rheonomic twist and bias of the joint in the child marker's axes. Nothing depends on the
+choice of the fixed point (it follows the tree only to keep digits), so it carries no derivative.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ from ._joints._abstract import AbstractConstantJoint
 from ._model import Model
 from ._spatial._inertia import inertia_about
 from ._spatial._pose import Pose
-from ._spatial._twist import carry_motion, cross_motion
-from ._spatial._vector import cross, join, matmul, matvec
+from ._spatial._twist import carry_columns, carry_motion, cross_motion
+from ._spatial._vector import matvec
 from ._sweep import compose, each, per_body, sum_outward
 from ._walk import walk
 
@@ -50,14 +50,8 @@ def configuration(model: Model, q: Array, t: Array) -> Configuration:
             continue
         S = each(lambda kind, q: kind.subspace(q, t))(group.kind, x)
         here = Pose(_rows(pose.rotation, group.bodies), _rows(arm, group.bodies))
-        columns.append(each(_carry_columns)(here, S))
+        columns.append(jnp.swapaxes(each(carry_columns)(here, S), 1, 2))
     return Configuration(pose, arm, centre, _columns_in_order(model, columns, pose.rotation))
-
-
-def _carry_columns(X: Pose, S: Array) -> Array:
-    """Ad(X) S with the columns in front: (nv, 6, batch)."""
-    w, v = matmul(X.rotation, S[:3]), matmul(X.rotation, S[3:])
-    return jnp.stack([join(w[:, k], v[:, k] + cross(X.translation, w[:, k])) for k in range(S.shape[1])])
 
 
 def _centres(model: Model, position: Array) -> Array:
@@ -101,7 +95,7 @@ def accelerations(model: Model, c: Configuration, bias: Array, vd: Array | None)
 
 
 def world_inertias(model: Model, c: Configuration) -> Array:
-    """Ten inertial numbers of each body about its tree's fixed point, (n, 10, batch)."""
+    """Inertial numbers of each body about its tree's fixed point, (n, 13, batch)."""
 
     def one(mass, com, inertia, rotation, arm):
         return inertia_about(mass, arm + matvec(rotation, com), inertia, rotation)

@@ -50,7 +50,8 @@ def inverse_dynamics(model: Model, q, v, vd, t=0.0, wrenches: Mapping[str | Mark
 
     - `q`, `v`, `vd`: coordinates, speeds, rates of the speeds.
     - `t`: time, s.
-    - `wrenches`: external loads, `{body name or Marker: (moment, force)}`, six numbers in world axes at that frame's origin.
+    - `wrenches`: external loads, `{body name or Marker: (moment, force)}`, six numbers in world axes at that frame's
+    origin.
     """
     q, v, vd = _check_motion(model, q, v, "vd", vd)
     return _inverse_dynamics(model, q, v, vd, as_time(t, q), as_wrenches(wrenches))
@@ -62,7 +63,7 @@ def bias(model: Model, q, v, t=0.0, wrenches: Mapping[str | Marker, Any] | None 
 
 
 def forward_dynamics(model: Model, q, v, tau=None, t=0.0, wrenches: Mapping[str | Marker, Any] | None = None) -> Array:
-    """vd = M^-1 (tau - c): the rates of the speeds (nv,). `tau` is zero by default; see `inverse_dynamics` for the rest."""
+    """vd = M^-1 (tau - c): the rates of the speeds (nv,). `tau` is zero by default; else see `inverse_dynamics`."""
     if model.topology.cuts:
         names = ", ".join(repr(model.topology.joint_names[k]) for k in model.topology.cuts)
         raise MechanismError(f"the mechanism has closed loops, cut at {names}: its tree alone does not move like it")
@@ -128,7 +129,7 @@ _inverse_dynamics = batch_last(_inverse)
 
 
 def _composite(topology: Topology, S: Array, J: Array) -> Array:
-    """(3) from columns (nv, 6, batch) and inertias (n, 10, batch)."""
+    """(3) from columns (nv, 6, batch) and inertias (n, 13, batch)."""
     total = sum_inward(topology, J)[walk(topology).speed_body]
     momentum = each(inertia_times)(total, S)
     pairs = sum(S[:, None, k] * momentum[None, :, k] for k in range(6))  # [d, e] = s_d . J_e s_e

@@ -5,7 +5,8 @@
     xdd = A_v + wd x x + w x xd     classical acceleration: a twist's rate plus the turning of the velocity
     J = columns s_d of the speeds on the path, about the marker;  xdd = J vd + bias acceleration
 
-Twists and accelerations are (angular, linear) in world axes; the linear part belongs to the origin of the body or marker.
+Twists and accelerations are (angular, linear) in world axes; the linear part belongs to the origin of the body or
+marker.
 """
 
 import equinox as eqx
@@ -43,7 +44,9 @@ class Motion(eqx.Module):
             raise MechanismError("this motion belongs to one frame already")
         if marker.body not in self.names:
             raise MechanismError(f"there is no body {marker.body!r}; {nearest(marker.body, self.names)}")
-        body = jax.tree.map(lambda a: a[self.names.index(marker.body)], Motion(self.pose, self.twist, self.acceleration, ()))
+        index = self.names.index(marker.body)
+        pose, twist, acceleration = jax.tree.map(lambda a: a[index], (self.pose, self.twist, self.acceleration))
+        body = Motion(pose, twist, acceleration, ())
         return body if isinstance(frame, str) else body.at(marker.pose)
 
     def at(self, offset: Pose) -> "Motion":
@@ -185,4 +188,5 @@ def difference(model: Model, start: Array, end: Array) -> Array:
 @batch_last
 def _difference(model: Model, start: Array, end: Array) -> Array:
     pairs = zip(by_group(model, start, "q"), by_group(model, end, "q"), strict=True)
-    return in_order(model, [each(lambda kind, a, b: kind.difference(a, b))(g.kind, x, y) for (g, x), (_, y) in pairs], "v")
+    steps = [each(lambda kind, a, b: kind.difference(a, b))(g.kind, x, y) for (g, x), (_, y) in pairs]
+    return in_order(model, steps, "v")

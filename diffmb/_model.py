@@ -1,13 +1,13 @@
 """MODEL: the mechanism as stacked arrays in tree order, with its topology beside them.
 
-Each body is carried by its joint frame J: the marker at the outer end of the joint that leads to it. With B the body's own
-frame, P its parent's joint frame and M the marker at the inner end of the joint,
+Each body is carried by its joint frame J: the marker at the outer end of the joint that leads to it. With B the
+body's own frame, P its parent's joint frame and M the marker at the inner end of the joint,
 
     X_WJ = X_WP @ X_PM @ X_MJ(q, t)        placement X_PM = (X_BJ of the parent)^-1 @ X_BM: constant
     X_WB = X_WJ @ X_JB                     frame     X_JB = (X_BJ)^-1: constant
 
-Joints of one kind are stacked, so that one call per kind serves them all. Compiling is plain array work on the leaves of the
-mechanism: it can be traced, batched and differentiated.
+Joints of one kind are stacked, so that one call per kind serves them all. Compiling is plain array work on the leaves
+of the mechanism: it can be traced, batched and differentiated.
 """
 
 from collections.abc import Mapping, Sequence

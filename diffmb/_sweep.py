@@ -1,7 +1,7 @@
 """How to walk the tree: the only file that knows in which order bodies are visited, and how that is done fast.
 
-All arrays are (bodies or speeds, components..., batch). About one common point, with one set of axes, going from body to
-body changes nothing but the sum, and that is all a sweep has to do:
+All arrays are (bodies or speeds, components..., batch). About one common point, with one set of axes, going from body
+to body changes nothing but the sum, and that is all a sweep has to do:
 
     outward sum    y_i = y_parent(i) + x_i                         (twists, bias accelerations)
     inward sum     y_i = x_i + sum over children of y_c            (loads, composite inertias); its transpose
@@ -9,9 +9,12 @@ body changes nothing but the sum, and that is all a sweep has to do:
     mass solve     M x = b by articulated inertias                 (Bae-Haug elimination, one speed at a time)
 
 With P the parent map, the outward sum solves (1 - P) y = x and the inward sum (1 - P^T) y = x: Sol's location and tree
-matrices, S^T T^T = 1. Strategy: a single run wants few kernels, so it multiplies with the dense tree matrix, composes poses
-by pointer doubling and factorises M; a batch wants O(n) work on contiguous rows, so it scans.
+matrices, S^T T^T = 1. Strategy: a single run wants few kernels, so it multiplies with the dense tree matrix, composes
+poses by pointer doubling and factorises M; a batch wants O(n) work on contiguous rows, so it scans.
 """
+
+from functools import reduce
+from operator import add
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +22,8 @@ import numpy as np
 from jax import Array, lax
 
 from ._spatial._pose import Pose
-from ._spatial._vector import cross, matmul, matvec, skew, stack, transpose
+from ._spatial._twist import axial, turn
+from ._spatial._vector import cross, join, matvec
 from ._topology import Topology
 from ._walk import walk
 
@@ -91,8 +95,8 @@ def _walk_inward(topology: Topology, x: Array) -> Array:
 def _outward(topology: Topology, rule, root, xs):
     """y_i = rule(y_parent(i), x_i) from the root outward.
 
-    Each turn first stores the result of the turn before and then reads the parent's: in this order XLA updates the store
-    in place (in the other order it copies the whole store every turn).
+    Each turn first stores the result of the turn before and then reads the parent's: in this order XLA updates the
+    store in place (in the other order it copies the whole store every turn).
     """
     n = len(topology.bodies)
     store = jax.tree.map(lambda a: jnp.zeros((n + 1, *a.shape), a.dtype), root)
@@ -113,8 +117,8 @@ def _outward(topology: Topology, rule, root, xs):
 def compose(topology: Topology, local: Pose) -> Pose:
     """X_i = X_parent(i) @ L_i for all bodies.
 
-    Derivative: the world twist of body i is the sum of those of the joints on its path, so the tangent is one outward sum
-    and no sweep of products.
+    Derivative: the world twist of body i is the sum of those of the joints on its path, so the tangent is one outward
+    sum and no sweep of products.
     """
 
     @jax.custom_jvp
@@ -129,19 +133,15 @@ def compose(topology: Topology, local: Pose) -> Pose:
         arm = world.translation - centre
 
         def joint_twist(R_parent, L, dL, arm):
-            spin = matvec(R_parent, _vee(matmul(dL.rotation, transpose(L.rotation))))
-            return jnp.concatenate([spin, matvec(R_parent, dL.translation) - cross(spin, arm)])
+            spin = matvec(R_parent, axial(dL.rotation, L.rotation))
+            return join(spin, matvec(R_parent, dL.translation) - cross(spin, arm))
 
         twist = sum_outward(topology, each(joint_twist)(_parents(topology, world.rotation), local, moved, arm))
-        turn = each(lambda V, X: matmul(skew(V[:3]), X.rotation))(twist, world)
-        shift = each(lambda V, arm: V[3:] + cross(V[:3], arm))(twist, arm)
-        return world, Pose(turn, shift)
+        turned = each(lambda V, X: turn(V[:3], X.rotation))(twist, world)
+        shifted = each(lambda V, arm: V[3:] + cross(V[:3], arm))(twist, arm)
+        return world, Pose(turned, shifted)
 
     return composed(local)
-
-
-def _vee(W: Array) -> Array:
-    return 0.5 * stack([W[2, 1] - W[1, 2], W[0, 2] - W[2, 0], W[1, 0] - W[0, 1]])
 
 
 def _parents(topology: Topology, rotation: Array) -> Array:
@@ -164,7 +164,12 @@ def _compose(topology: Topology, local: Pose) -> Pose:
         return Pose(R, X.translation + (X.rotation * L.translation[None]).sum(1))
 
     if walk(topology).is_chain:
-        return lax.scan(lambda X, L: (rule(X, L),) * 2, root, local)[1]
+
+        def step(X, L):
+            X = rule(X, L)
+            return X, X
+
+        return lax.scan(step, root, local)[1]
     return _outward(topology, rule, root, local)
 
 
@@ -191,7 +196,8 @@ def articulated_solve(topology: Topology, S: Array, inertia: Array, load: Array,
 
     Bae and Haug 1987 in the form of theory section 3, about one common point (A = 1) and one column s of B at a time:
 
-        y = Mt s        x_j = (b_j - s.g - y.A_parent) / s.y        Mt' = Mt - y y^T / s.y        g' = g + y (b_j - s.g) / s.y
+        y = Mt s        Mt' = Mt - y y^T / s.y        g' = g + y (b_j - s.g) / s.y
+        x_j = (b_j - s.g - y.A_parent) / s.y
 
     Mt and g travel as one 6x7 array. S (nv, 6, batch), inertia (n, 6, 6, batch), load (n, 6, batch), b (nv, batch).
     """
@@ -199,36 +205,50 @@ def articulated_solve(topology: Topology, S: Array, inertia: Array, load: Array,
     bodies = jnp.concatenate([inertia, jnp.broadcast_to(load, (*inertia.shape[:2], batch))[:, :, None]], 2)
     carried = per_speed(topology, bodies)  # what each speed carries itself
 
-    def eliminate(Mg, s, b):
-        y = (Mg * s[:, None]).sum(0)
-        w = jnp.concatenate([y[:6], (y[6] - b)[None]]) / (y[:6] * s).sum(0)
-        return Mg - y[:6, None] * w[None], w
+    w = _eliminate_inward(topology, carried, S, b)
+    return _accelerate_outward(topology, w, S)
 
+
+def _eliminate(Mg: Array, s: Array, b: Array) -> tuple[Array, Array]:
+    """What is left of (Mt, g) without the speed, and (y, s.g - b) / s.y, with which the speed is found afterwards."""
+    y = (Mg * s[:, None]).sum(0)
+    w = jnp.concatenate([y[:6], (y[6] - b)[None]]) / (y[:6] * s).sum(0)
+    return Mg - y[:6, None] * w[None], w
+
+
+def _eliminate_inward(topology: Topology, carried: Array, S: Array, b: Array) -> Array:
     if walk(topology).speeds_are_chain:
-        inward = lambda Mg, x: eliminate(Mg + x[0], x[1], x[2])
-        _, w = lax.scan(inward, jnp.zeros_like(carried[0]), (carried, S, b), reverse=True)
-        outward = lambda A, x: _accelerate(A, *x)
-        return lax.scan(outward, jnp.zeros_like(S[0]), (w, S))[1]
 
-    here, parent = jnp.arange(1, topology.nv + 1), jnp.asarray(walk(topology).speed_parent)
+        def step(Mg, x):
+            carried, s, b = x
+            return _eliminate(Mg + carried, s, b)
 
-    def inward(store, x):
+        return lax.scan(step, jnp.zeros_like(carried[0]), (carried, S, b), reverse=True)[1]
+
+    def step_to_parent(store, x):
         here, parent, s, b = x
-        rest, w = eliminate(store[here], s, b)
+        rest, w = _eliminate(store[here], s, b)
         return store.at[parent].add(rest), w
 
     store = jnp.concatenate([jnp.zeros_like(carried[:1]), carried])
-    _, w = lax.scan(inward, store, (here, parent, S, b), reverse=True)
+    here, parent = jnp.arange(1, topology.nv + 1), jnp.asarray(walk(topology).speed_parent)
+    return lax.scan(step_to_parent, store, (here, parent, S, b), reverse=True)[1]
 
-    def outward(carry, x):
+
+def _accelerate_outward(topology: Topology, w: Array, S: Array) -> Array:
+    if walk(topology).speeds_are_chain:
+        return lax.scan(lambda A, x: _accelerate(A, *x), jnp.zeros_like(S[0]), (w, S))[1]
+
+    def step_from_parent(carry, x):  # stores first, then reads: see _outward
         store, last = carry
         here, parent, w, s = x
-        store = store.at[here - 1].set(last)
+        store = store.at[here].set(last)
         A, x = _accelerate(store[parent], w, s)
         return (store, A), x
 
     store = jnp.zeros((topology.nv + 1, *S.shape[1:]), S.dtype)
-    return lax.scan(outward, (store, jnp.zeros_like(S[0])), (here, parent, w, S))[1]
+    here, parent = jnp.arange(topology.nv), jnp.asarray(walk(topology).speed_parent)
+    return lax.scan(step_from_parent, (store, jnp.zeros_like(S[0])), (here, parent, w, S))[1]
 
 
 def _accelerate(A: Array, w: Array, s: Array) -> tuple[Array, Array]:
@@ -253,4 +273,4 @@ def _add_up(x: Array, members: tuple[tuple[int, ...], ...]) -> Array:
     most = max(map(len, members), default=0)
     padded = jnp.concatenate([x, jnp.zeros_like(x[:1]) if x.shape[0] else jnp.zeros((1, *x.shape[1:]), x.dtype)])
     index = np.array([m + (x.shape[0],) * (max(most, 1) - len(m)) for m in members], int)
-    return sum(padded[index[:, k]] for k in range(max(most, 1)))
+    return reduce(add, [padded[index[:, k]] for k in range(max(most, 1))])

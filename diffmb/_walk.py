@@ -1,8 +1,8 @@
 """Static orders that the sweeps need, found once per topology. No jax inside.
 
-A joint of nv speeds is walked as nv speeds in a row, so the tree of bodies becomes a tree of speeds: the parent of a speed is
-the speed before it in its joint, or else the last one on the way to the world. A body rides on the last speed of its joint;
-a welded body rides where its parent does, and a body welded to the world rides on none.
+A joint of nv speeds is walked as nv speeds in a row, so the tree of bodies becomes a tree of speeds: the parent of a
+speed is the speed before it in its joint, or else the last one on the way to the world. A body rides on the last
+speed of its joint; a welded body rides where its parent does, and a body welded to the world rides on none.
 """
 
 from dataclasses import dataclass

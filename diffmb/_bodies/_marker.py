@@ -2,7 +2,6 @@
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -17,14 +16,14 @@ def _as_quaternion(value) -> Array:
         return as_array((1.0, 0.0, 0.0, 0.0))
     value = as_array(value)
     if value.shape not in ((4,), (3, 3)):
-        raise MechanismError(f"a marker's rotation has shape {value.shape}; give a 3x3 matrix or a quaternion (w, x, y, z)")
+        raise MechanismError(f"a marker's rotation has shape {value.shape}; give a 3x3 matrix or (w, x, y, z)")
     if is_concrete(value):
         numbers = np.asarray(value)
         if value.shape == (4,) and not np.linalg.norm(numbers) > 0:
             raise MechanismError(f"the quaternion {numbers.tolist()} has no direction; (1, 0, 0, 0) means no rotation")
         right_handed = value.shape == (4,) or np.linalg.det(numbers) > 0
         if value.shape == (3, 3) and not (right_handed and np.allclose(numbers @ numbers.T, np.eye(3), atol=1e-5)):
-            raise MechanismError(f"a marker's rotation {numbers.tolist()} is no rotation matrix: its rows must be orthonormal")
+            raise MechanismError(f"a marker's rotation {numbers.tolist()} is no rotation: its rows must be orthonormal")
     return jax.jit(rotation_to_quat)(value) if value.shape == (3, 3) else value
 
 

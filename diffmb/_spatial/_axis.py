@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 from .._errors import MechanismError
 from ._vector import unit
@@ -24,7 +25,7 @@ def as_array(value) -> Array:
 
 def is_concrete(*values) -> bool:
     """Whether the numbers can be looked at now, that is, are not being traced."""
-    return not any(isinstance(v, jax.core.Tracer) for v in values)
+    return not any(isinstance(v, Tracer) for v in values)
 
 
 def as_axis(value) -> Array:

@@ -5,8 +5,8 @@ stays one operation, whose derivatives are products of the same kind with the in
 
     dc = T(da, b) + T(a, db)          abar_j = sum_ik T_ijk cbar_i b_k          bbar_k = sum_ij T_ijk cbar_i a_j
 
-so that derivative programs stay short (differentiating the written-out form makes each component a padded vector: several
-times more code to compile).
+so that derivative programs stay short (differentiating the written-out form makes each component a padded vector:
+several times more code to compile).
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -72,13 +73,13 @@ class Contraction:
         index, length = summed[0], dict(self.lengths)[summed[0]]
         total = None
         for k in range(length):
-            parts = [self._align(self._pick(x, n, index, k), n.replace(index, "")) for x, n in zip((a, b), inner, strict=True)]
-            term = parts[0] * parts[1]
+            first, second = (self._pick(x, names, index, k) for x, names in zip((a, b), inner, strict=True))
+            term = first * second
             total = term if total is None else total + term
         return total  # type: ignore[return-value]
 
     def _pick(self, x: Array, names: str, index: str, k: int) -> Array:
-        return x[(slice(None),) * names.index(index) + (k,)]
+        return self._align(x[(slice(None),) * names.index(index) + (k,)], names.replace(index, ""))
 
     def _align(self, x: Array, names: str) -> Array:
         """Puts axes of length one where the result has an index that this factor lacks."""
@@ -143,7 +144,8 @@ def _as_one_sum(kind: Kind, lead: int, a: Array, b: Array) -> Array:
     def spread(x: Array, own: str) -> Array:
         ahead, behind = x.shape[:lead], x.shape[lead + len(own) :]
         sizes = dict(zip(own, x.shape[lead : lead + len(own)], strict=True))
-        x = jnp.transpose(x, (*range(lead), *(lead + own.index(n) for n in order if n in own), *range(lead + len(own), x.ndim)))
+        axes = [*range(lead), *(lead + own.index(n) for n in order if n in own), *range(lead + len(own), x.ndim)]
+        x = jnp.transpose(x, axes)
         return x.reshape(ahead + tuple(sizes.get(n, 1) for n in order) + behind)
 
     product = spread(a, names[1]) * spread(b, names[2])
@@ -162,7 +164,7 @@ def _abstract(a, b, *, kind: Kind, lead: int):
     out, first, second = kind.shapes
     front = jnp.broadcast_shapes(a.shape[:lead], b.shape[:lead])
     behind = jnp.broadcast_shapes(a.shape[lead + len(first) :], b.shape[lead + len(second) :])
-    return jax.core.ShapedArray(front + out + behind, a.dtype)
+    return ShapedArray(front + out + behind, a.dtype)
 
 
 def _transpose(order: tuple[int, int, int], place: int):

@@ -1,41 +1,49 @@
-"""Rigid-body inertia about a common point, as the ten numbers that add up when bodies do.
+"""Rigid-body inertia about a common point, as numbers that add up when bodies do.
 
-    (m, h, I):  h = m c,   I = R I_c R^T + m (c.c 1 - c c^T)          c: centre of mass from the common point
+    (m, h, I):  h = m c,   I = R I_c R^T + h.c 1 - h c^T              c: centre of mass from the common point
     momentum    (I w + h x v,  m v - h x w)                           of a twist (w, v)
 
-Stored as (10, *batch): m, hx, hy, hz, Ixx, Iyy, Izz, Ixy, Ixz, Iyz.
+Stored as (13, *batch): m, h (3), I (9, row by row).
 """
 
+import jax.numpy as jnp
 from jax import Array
 
-from ._vector import cross, dot, join, matmul, matvec, stack, transpose
+from ._bilinear import Sparse, bilinear
+from ._vector import CROSS, join, matmul, skew, transpose
+
+_STEINER = Sparse(
+    (9, 3, 3),
+    tuple((4 * i, k, k, 1.0) for i in range(3) for k in range(3) if k != i)
+    + tuple((3 * i + j, i, j, -1.0) for i in range(3) for j in range(3) if j != i),
+)
+_MOMENTUM = Sparse(
+    (6, 13, 6),
+    (
+        *((i, 4 + 3 * i + k, k, 1.0) for i in range(3) for k in range(3)),
+        *((i, 1 + j, 3 + k, c) for i, j, k, c in CROSS.terms),
+        *((3 + i, 0, 3 + i, 1.0) for i in range(3)),
+        *((3 + i, 1 + j, k, -c) for i, j, k, c in CROSS.terms),
+    ),
+)
 
 
 def inertia_about(mass: Array, com: Array, inertia: Array, rotation: Array) -> Array:
     """From mass, centre of mass (from the common point, its axes) and inertia about it in body axes."""
     h = mass * com
     turned = matmul(matmul(rotation, inertia), transpose(rotation))
-    square = dot(h, com)
-    diagonal = [turned[k, k] + square - h[k] * com[k] for k in range(3)]
-    products = [turned[i, k] - h[i] * com[k] for i, k in ((0, 1), (0, 2), (1, 2))]
-    return stack([mass, h[0], h[1], h[2], *diagonal, *products])
-
-
-def _moments(J: Array) -> Array:
-    xx, yy, zz, xy, xz, yz = (J[k] for k in range(4, 10))
-    return stack([stack([xx, xy, xz]), stack([xy, yy, yz]), stack([xz, yz, zz])])
+    turned = turned.reshape(9, *turned.shape[2:]) + bilinear(_STEINER, h, com)
+    return join(mass[None], h, turned)
 
 
 def inertia_times(J: Array, V: Array) -> Array:
     """Momentum (or load) of a twist (or acceleration)."""
-    h, w, v = J[1:4], V[:3], V[3:]
-    return join(matvec(_moments(J), w) + cross(h, v), J[0] * v - cross(h, w))
+    return bilinear(_MOMENTUM, J, V)
 
 
 def inertia_matrix(J: Array) -> Array:
     """The symmetric (6, 6, *batch) matrix of the same map."""
-    m, (x, y, z) = J[0], (J[k] for k in (1, 2, 3))
-    o = x * 0.0
-    top = [[J[4], J[7], J[8], o, -z, y], [J[7], J[5], J[9], z, o, -x], [J[8], J[9], J[6], -y, x, o]]
-    low = [[o, z, -y, m, o, o], [-z, o, x, o, m, o], [y, -x, o, o, o, m]]
-    return stack([stack(row) for row in top + low])
+    H = skew(J[1:4])
+    diagonal = jnp.eye(3, dtype=J.dtype).reshape(3, 3, *(1 for _ in J.shape[1:])) * J[0]
+    top = jnp.concatenate([J[4:].reshape(3, 3, *J.shape[1:]), H], 1)
+    return jnp.concatenate([top, jnp.concatenate([-H, diagonal], 1)])

@@ -6,6 +6,8 @@ Quaternions are wxyz and unit: R = I + 2 w [e]x + 2 [e]x^2 with e the vector par
 through functions that are smooth at zero, so derivatives of every order exist there.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
@@ -20,7 +22,7 @@ class Pose(eqx.Module):
     translation: Array
 
     @classmethod
-    def identity(cls, dtype=float) -> "Pose":
+    def identity(cls, dtype: Any = float) -> "Pose":
         return cls(jnp.eye(3, dtype=dtype), jnp.zeros(3, dtype=dtype))
 
     @classmethod

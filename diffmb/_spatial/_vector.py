@@ -1,8 +1,8 @@
 """Small products with component axes first and any batch axes behind.
 
-A vector is `(k, *batch)`, a matrix `(m, k, *batch)`. Each product is lowered to an explicit sum over its few components: XLA
-turns that into loops that run along the trailing (batch) axis, where an `einsum` over tiny axes would not vectorise.
-Operands broadcast along the batch, so a constant may carry a trailing axis of length one.
+A vector is `(k, *batch)`, a matrix `(m, k, *batch)`. Each product is lowered to an explicit sum over its few
+components: XLA turns that into loops that run along the trailing (batch) axis, where an `einsum` over tiny axes would
+not vectorise. Operands broadcast along the batch, so a constant may carry a trailing axis of length one.
 
     dot(a, b)    = sum_k a_k b_k            matvec(A, x)_i  = sum_k A_ik x_k
     cross(a, b)                             matmul(A, B)_ij = sum_k A_ik B_kj
@@ -42,11 +42,15 @@ def unit(a: Array) -> Array:
     return a / jnp.sqrt(dot(a, a))
 
 
-_CROSS = Sparse((3, 3, 3), tuple((i, j, 3 - i - j, 1.0 if (j - i) % 3 == 1 else -1.0) for i in range(3) for j in range(3) if i != j))
+# (a x b)_i: +1 for j after i, -1 for j before it
+CROSS = Sparse(
+    (3, 3, 3),
+    tuple((i, j, 3 - i - j, 1.0 if (j - i) % 3 == 1 else -1.0) for i in range(3) for j in range(3) if i != j),
+)
 
 
 def cross(a: Array, b: Array) -> Array:
-    return bilinear(_CROSS, a, b)
+    return bilinear(CROSS, a, b)
 
 
 def matvec(A: Array, x: Array) -> Array:
