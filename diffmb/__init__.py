@@ -2,6 +2,8 @@
 
 # DESCRIBE
 from ._bodies._marker import Marker as Marker
+from ._bodies._pseudo_inertia import body_from_log_cholesky as body_from_log_cholesky
+from ._bodies._pseudo_inertia import inertia_to_log_cholesky as inertia_to_log_cholesky
 from ._bodies._rigid import RigidBody as RigidBody
 from ._bodies._rigid import box as box
 from ._bodies._rigid import cylinder as cylinder
@@ -11,6 +13,7 @@ from ._bodies._rigid import sphere as sphere
 from ._errors import MechanismError as MechanismError
 from ._joints._abstract import AbstractConstantJoint as AbstractConstantJoint
 from ._joints._abstract import AbstractJoint as AbstractJoint
+from ._joints._abstract import rank_deficient as rank_deficient
 from ._joints._angles123 import Angles123 as Angles123
 from ._joints._cylindrical import Cylindrical as Cylindrical
 from ._joints._free import Free as Free

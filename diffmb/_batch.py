@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.core import ShapedArray
-from jax.extend.core import Primitive
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 TILE = 64  # samples per tile on CPU: the working set of a few bodies then fits the L1/L2 caches
@@ -60,6 +60,8 @@ class Tangent:
 
     def call(self, *args: Array) -> Arrays:
         x, y, dx = self._split(args)
+        moving = [value for value, moves in zip(x, self.mask, strict=True) if moves]
+        dx = tuple(_spread(d, max(d.shape[-1], value.shape[-1])) for d, value in zip(dx, moving, strict=True))
         partial, x_moving = self._partial(x, y, dx)
         slope = jax.jvp(partial, x_moving, dx)[1]
         return tuple(-s for s in self.of.solve(x, y, slope)) if isinstance(self.of, Implicit) else slope
@@ -120,18 +122,25 @@ def _spread(x: Array, batch: int) -> Array:
     return jnp.broadcast_to(x, x.shape[:-1] + (batch,))
 
 
-def _evaluate(fun: Function, *args: Array) -> Arrays:
-    return tuple(_spread(y, _batch(args)) for y in fun.call(*args))
+def _program(fun: Function, args: Any) -> ClosedJaxpr:
+    """The function as a program; traced once for each set of shapes, whoever asks for it and how often."""
+    return _traced(fun, tuple((a.shape, a.dtype) for a in args), jax.config.jax_enable_x64)  # pyright: ignore
 
 
 @lru_cache(maxsize=4096)
-def _jitted(fun: Function) -> Callable[..., Arrays]:
-    """One trace per function and shapes, shared by shape inference and lowering."""
-    return jax.jit(lambda *args: _evaluate(fun, *args))
+def _traced(fun: Function, shapes: tuple, x64: bool) -> ClosedJaxpr:
+    def evaluate(*args: Array) -> Arrays:
+        return tuple(_spread(y, _batch(args)) for y in fun.call(*args))
+
+    return jax.make_jaxpr(evaluate)(*(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes))
+
+
+def _evaluate(fun: Function, *args: Array) -> Arrays:
+    return tuple(jaxpr_as_fun(_program(fun, args))(*args))
 
 
 def _outputs(fun: Function, args: Any) -> Any:
-    return jax.eval_shape(_jitted(fun), *args)
+    return _program(fun, args).out_avals
 
 
 batch_last_p = Primitive("batch_last")
@@ -153,15 +162,14 @@ batch_last_p.def_impl(lambda *args, fun, linear: _compiled(fun, linear)(*args))
 
 @batch_last_p.def_abstract_eval
 def _abstract(*args, fun, linear):
-    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in args]
-    return [ShapedArray(out.shape, out.dtype) for out in _outputs(fun, tuple(structs))]
+    return [ShapedArray(out.shape, out.dtype) for out in _outputs(fun, args)]
 
 
 def _in_tiles(fun: Function, *args: Array) -> Arrays:
     """The batch cut into tiles; the last one overlaps its neighbour when the length is no multiple."""
     batch = _batch(args)
     if batch < 2 * TILE:
-        return _jitted(fun)(*args)
+        return _evaluate(fun, *args)
 
     def tile(k, out):
         part = [lax.dynamic_slice_in_dim(a, k * TILE, TILE, -1) if a.shape[-1] == batch else a for a in args]
@@ -175,7 +183,7 @@ def _in_tiles(fun: Function, *args: Array) -> Arrays:
 
 
 mlir.register_lowering(
-    batch_last_p, mlir.lower_fun(lambda *args, fun, linear: _jitted(fun)(*args), multiple_results=True)
+    batch_last_p, mlir.lower_fun(lambda *args, fun, linear: _evaluate(fun, *args), multiple_results=True)
 )
 mlir.register_lowering(
     batch_last_p, mlir.lower_fun(lambda *args, fun, linear: _in_tiles(fun, *args), multiple_results=True), "cpu"

@@ -1,6 +1,6 @@
 """What a user hands to the functions of a model: shapes are checked here, in words."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -45,10 +45,15 @@ def as_time(t: Any, like: Array) -> Array:
     return t if jnp.issubdtype(t.dtype, jnp.floating) and not t.weak_type else t.astype(like.dtype)
 
 
-def as_wrenches(wrenches: "Mapping[str | Marker, Any] | None") -> tuple[tuple[Marker, Array], ...]:
+# External loads: {body name: six numbers}, or pairs of a body name or Marker and six numbers
+Wrenches = Mapping[str, Any] | Iterable[tuple[str | Marker, Any]]
+
+
+def as_wrenches(wrenches: Wrenches | None) -> tuple[tuple[Marker, Array], ...]:
     """Pairs of the frame at which a wrench acts and its six numbers."""
+    given: Any = wrenches.items() if isinstance(wrenches, Mapping) else wrenches or ()
     pairs = []
-    for frame, wrench in (wrenches or {}).items():
+    for frame, wrench in given:
         marker, wrench = as_marker(frame), _as_floats("a wrench", wrench)
         if wrench.shape != (6,):
             raise MechanismError(f"the wrench on {marker.body!r} has shape {wrench.shape}; give moment, then force")

@@ -18,9 +18,7 @@ About one common point, with J_i the inertia of body i, s_d the column of speed 
 (4) runs by elimination of one speed after another (Bae-Haug, O(n)) or by factorising (3): `_sweep.dense` says when.
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
@@ -28,7 +26,7 @@ from jax import Array
 
 from ._batch import ImplicitRule, apply_implicit, batch_last, lift
 from ._bodies._marker import Marker
-from ._checks import as_time, as_wrenches, check_coordinates, check_speeds
+from ._checks import Wrenches, as_time, as_wrenches, check_coordinates, check_speeds
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._errors import MechanismError
 from ._model import Model
@@ -40,10 +38,10 @@ from ._sweep import articulated_solve, dense, each, per_body, sum_inward, sum_ou
 from ._topology import Topology
 from ._walk import walk
 
-Wrenches = tuple[tuple[Marker, Array], ...]
+Loads = tuple[tuple[Marker, Array], ...]
 
 
-def inverse_dynamics(model: Model, q, v, vd, t=0.0, wrenches: Mapping[str | Marker, Any] | None = None) -> Array:
+def inverse_dynamics(model: Model, q, v, vd, t=0.0, wrenches: Wrenches | None = None) -> Array:
     """tau = M vd + c: the loads (nv,) at the speeds that make the tree move with `vd`.
 
     **Arguments:**
@@ -57,12 +55,12 @@ def inverse_dynamics(model: Model, q, v, vd, t=0.0, wrenches: Mapping[str | Mark
     return _inverse_dynamics(model, q, v, vd, as_time(t, q), as_wrenches(wrenches))
 
 
-def bias(model: Model, q, v, t=0.0, wrenches: Mapping[str | Marker, Any] | None = None) -> Array:
+def bias(model: Model, q, v, t=0.0, wrenches: Wrenches | None = None) -> Array:
     """c(t, q, v): the loads (nv,) that balance gravity, gyroscopic terms and external wrenches when vd = 0."""
     return inverse_dynamics(model, q, v, jnp.zeros(model.nv), t, wrenches)
 
 
-def forward_dynamics(model: Model, q, v, tau=None, t=0.0, wrenches: Mapping[str | Marker, Any] | None = None) -> Array:
+def forward_dynamics(model: Model, q, v, tau=None, t=0.0, wrenches: Wrenches | None = None) -> Array:
     """vd = M^-1 (tau - c): the rates of the speeds (nv,). `tau` is zero by default; else see `inverse_dynamics`."""
     if model.topology.cuts:
         names = ", ".join(repr(model.topology.joint_names[k]) for k in model.topology.cuts)
@@ -97,14 +95,14 @@ def _check_motion(model: Model, q, v, name: str, third) -> tuple[Array, Array, A
 # --- batch axis last from here on ---------------------------------------------------------------------------------
 
 
-def _inverse(model: Model, q: Array, v: Array, vd: Array, t: Array, wrenches: Wrenches) -> Array:
+def _inverse(model: Model, q: Array, v: Array, vd: Array, t: Array, wrenches: Loads) -> Array:
     """(1) and (2)."""
     c = configuration(model, q, t)
     F = _loads(model, c, world_inertias(model, c), q, v, vd, t, wrenches)
     return _project(model, c, F)
 
 
-def _loads(model: Model, c: Configuration, J: Array, q, v, vd, t, wrenches: Wrenches) -> Array:
+def _loads(model: Model, c: Configuration, J: Array, q, v, vd, t, wrenches: Loads) -> Array:
     """(1); `vd = None` leaves the term with M out."""
     V, own = twists(model, c, q, v, t)
     A = accelerations(model, c, own, vd)
@@ -174,7 +172,7 @@ def _mass_solver(topology: Topology):
     return lambda S, J, b: apply_implicit(fun, rule, S, J, b)
 
 
-def _forward(model: Model, q, v, tau, t, wrenches: Wrenches) -> Array:
+def _forward(model: Model, q, v, tau, t, wrenches: Loads) -> Array:
     """(4)."""
     c = configuration(model, q, t)
     J = world_inertias(model, c)
@@ -182,11 +180,11 @@ def _forward(model: Model, q, v, tau, t, wrenches: Wrenches) -> Array:
     return _solve(model.topology, c.columns, J, F, tau)
 
 
-def _forward_residual(model: Model, q, v, tau, t, wrenches: Wrenches, vd) -> Array:
+def _forward_residual(model: Model, q, v, tau, t, wrenches: Loads, vd) -> Array:
     return _inverse(model, q, v, vd, t, wrenches) - tau
 
 
-def _forward_solve(model: Model, q, v, tau, t, wrenches: Wrenches, vd, r) -> Array:
+def _forward_solve(model: Model, q, v, tau, t, wrenches: Loads, vd, r) -> Array:
     c = configuration(model, q, t)
     return _mass_solver(model.topology)(c.columns, world_inertias(model, c), r)
 
@@ -194,7 +192,7 @@ def _forward_solve(model: Model, q, v, tau, t, wrenches: Wrenches, vd, r) -> Arr
 _forward_rule = ImplicitRule(_forward_residual, _forward_solve)  # (5)
 
 
-def forward_dynamics_batch_last(model: Model, q, v, tau, t, wrenches: Wrenches) -> Array:
+def forward_dynamics_batch_last(model: Model, q, v, tau, t, wrenches: Loads) -> Array:
     """Forward dynamics for stages that work batch axis last themselves."""
     return apply_implicit(_forward, _forward_rule, model, q, v, tau, t, wrenches)
 

@@ -163,6 +163,7 @@ def _in_joint_frames(topology: Topology, markers, numbers):
     root = Pose.identity(frame.rotation.dtype)
     parent = jax.tree.map(lambda r, a: jnp.concatenate([r[None], a])[np.asarray(topology.parent)], root, frame)
     mass, com, inertia = numbers
+    inertia = 0.5 * (inertia + jnp.swapaxes(inertia, 1, 2))  # a derivative step may leave the symmetric matrices
     turned = each(lambda X, I: matmul(matmul(X.rotation, I), transpose(X.rotation)))(frame, inertia)
     return each(Pose.__matmul__)(parent, inner), frame, mass, each(Pose.apply)(frame, com), turned
 

@@ -5,11 +5,18 @@ angular, both in the child's axes. `Order` carries them to diffmb's: (w, x, y, z
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 import diffmb as mb
+
+# Each tree is compiled to be run once: without LLVM's slow passes that takes half the time.
+quick_jit = partial(
+    jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+)
 
 _QUATERNION = (3, 0, 1, 2)  # where w, x, y, z stand in x, y, z, w
 _Q = {1: (0,), 4: _QUATERNION, 7: (0, 1, 2, *(3 + i for i in _QUATERNION))}

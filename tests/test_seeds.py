@@ -15,7 +15,7 @@ CONNECTIONS = {  # body k hangs on body array[k - 1]
 }
 
 
-@jax.jit
+@oracles.quick_jit
 def everything(m: mb.Model, q: jax.Array, v: jax.Array, tau: jax.Array) -> dict[str, Any]:
     vd = mb.forward_dynamics(m, q, v, tau)
     return {

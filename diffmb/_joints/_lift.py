@@ -45,9 +45,8 @@ def lift(function: Callable, q: Array, t: Array, params: Any) -> Any:
 
 
 def as_component(value: Any, like: Array) -> Array:
-    """What a user's function returned, as an array of at least the precision of `like`."""
-    value = jnp.asarray(value)
-    return value.astype(jnp.result_type(value, like))
+    """What a user's function returned, in the precision of the coordinates (its own constants may have another)."""
+    return jnp.asarray(value).astype(like.dtype)
 
 
 def check_function(title: str, function: Callable, sample: Callable, size: int, params: Any) -> None:

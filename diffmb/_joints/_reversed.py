@@ -9,7 +9,7 @@ import equinox as eqx
 from jax import Array
 
 from .._spatial._pose import Pose
-from .._spatial._twist import carry_motion
+from .._spatial._twist import carry_columns, carry_motion
 from ._abstract import AbstractJoint, kind_of
 
 
@@ -33,9 +33,7 @@ class Reversed(AbstractJoint):
         return -carry_motion(self.inner.pose(q, t), self.inner.twist(q, v, t))
 
     def subspace(self, q: Array, t: Array) -> Array:
-        X = self.inner.pose(q, t)
-        every_column = Pose(X.rotation[:, :, None], X.translation[:, None])
-        return -carry_motion(every_column, self.inner.subspace(q, t))
+        return -carry_columns(self.inner.pose(q, t), self.inner.subspace(q, t))
 
     def bias(self, q: Array, v: Array, t: Array) -> Array:
         return -carry_motion(self.inner.pose(q, t), self.inner.bias(q, v, t))

@@ -11,13 +11,14 @@ alike: compare the ratios of one run, not microseconds of different runs.
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -27,6 +28,7 @@ from peers import Contender, Tree
 TOLERANCE = 1e-8
 CHAIN_RUNS = 1000
 MOST_MEMORY = 6e9  # bytes of scratch beyond which a call is left out, with a note
+MOST_SECONDS = 8.0  # per contender and operation, all rounds together
 ONE_ROUND = 0.25  # seconds a contender that runs one state after the other may take per round
 
 
@@ -41,6 +43,7 @@ class Row:
     contender: str
     microseconds: float | None = None
     compile_seconds: float | None = None
+    compile_cpu_seconds: float | None = None
     error: float | None = None
     note: str = ""
 
@@ -50,19 +53,28 @@ def states(n: int, batch: int) -> list[np.ndarray]:
     return list(rng.standard_normal((3, batch, n)))
 
 
-def compile_call(contender: Contender, op: str, arrays: list[np.ndarray]) -> tuple[Callable[[], Any], float, float]:
-    """A call without arguments for the whole batch, the seconds to lower and compile it, and its scratch bytes."""
+class Compiled(NamedTuple):
+    """A call without arguments for the whole batch; seconds by the clock and of CPU to trace, lower and compile it."""
+
+    call: Callable[[], Any]
+    seconds: float
+    cpu_seconds: float
+    scratch_bytes: float
+
+
+def compile_call(contender: Contender, op: str, arrays: list[np.ndarray]) -> Compiled:
     f = contender.functions[op]
     if arrays[0].shape[0] == 1:
         arrays, batched = [a[0] for a in arrays], f
     else:
         batched = jax.vmap(f, in_axes=(None, 0, 0, 0))
     on_device = [jax.device_put(a) for a in arrays]
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     compiled = jax.jit(batched).lower(contender.model, *on_device).compile()
-    seconds = time.perf_counter() - start
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
     scratch = getattr(compiled.memory_analysis(), "temp_size_in_bytes", 0)
-    return lambda: jax.block_until_ready(compiled(contender.model, *on_device)), seconds, scratch
+    call = lambda: jax.block_until_ready(compiled(contender.model, *on_device))
+    return Compiled(call, seconds, cpu_seconds, scratch)
 
 
 def loop_call(contender: Contender, op: str, arrays: list[np.ndarray]) -> tuple[Callable[[], Any], int]:
@@ -83,8 +95,7 @@ def loop_call(contender: Contender, op: str, arrays: list[np.ndarray]) -> tuple[
 def evaluate(contender: Contender, op: str, arrays: list[np.ndarray]) -> np.ndarray:
     """Results for a few states, in the tree's order of joints."""
     if contender.traced:
-        call = compile_call(contender, op, arrays)[0]
-        result = call()
+        result = compile_call(contender, op, arrays).call()
     else:
         f, model = contender.functions[op], contender.model
         each = [jax.tree.map(np.copy, f(model, *row)) for row in zip(*arrays, strict=True)]
@@ -92,9 +103,9 @@ def evaluate(contender: Contender, op: str, arrays: list[np.ndarray]) -> np.ndar
     return contender.restore(op, result)
 
 
-def best_of(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Best seconds per call: the contenders take turns; short calls are repeated to last about 2 ms."""
-    repeats, best = {}, dict.fromkeys(calls, np.inf)
+def best_of(calls: dict[Any, Callable[[], Any]], rounds: int) -> dict[Any, float]:
+    """Best seconds per call. They take turns; short ones are repeated to last about 2 ms, long ones get fewer turns."""
+    repeats, spent, best = {}, dict.fromkeys(calls, 0.0), dict.fromkeys(calls, np.inf)
     for name, call in calls.items():
         call()
         start = time.perf_counter()
@@ -102,10 +113,14 @@ def best_of(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float
         repeats[name] = max(1, int(2e-3 / (time.perf_counter() - start)))
     for _ in range(rounds):
         for name, call in calls.items():
+            if spent[name] > MOST_SECONDS:
+                continue
             start = time.perf_counter()
             for _ in range(repeats[name]):
                 call()
-            best[name] = min(best[name], (time.perf_counter() - start) / repeats[name])
+            seconds = time.perf_counter() - start
+            spent[name] += seconds
+            best[name] = min(best[name], seconds / repeats[name])
     return best
 
 
@@ -114,27 +129,29 @@ def can(contender: str, n: int, batch: int, op: str) -> bool:
     return contender != "mjx" or (n <= 7 and batch == 64 and op in ("forward", "gradient"))
 
 
-def measure(tree: Tree, batch: int, op: str, field: list[Contender], rounds: int) -> list[Row]:
+def measure(tree: Tree, batch: int, operations: Sequence[str], field: list[Contender], rounds: int) -> list[Row]:
+    """All operations of all contenders take turns together, so that their ratios mean something on a busy machine."""
     rows, calls, evaluations = [], {}, {}
-    for contender in field:
+    for op, contender in itertools.product(operations, field):
         if not can(contender.name, tree.n, batch, op):
             continue
         row = Row(tree.name, tree.n, batch, op, contender.name)
-        arrays = contender.states(*states(tree.n, batch))
+        arrays, key = contender.states(*states(tree.n, batch)), (contender.name, op)
         if contender.traced:
-            call, row.compile_seconds, scratch = compile_call(contender, op, arrays)
-            evaluations[contender.name] = batch
+            call, row.compile_seconds, row.compile_cpu_seconds, scratch = compile_call(contender, op, arrays)
+            evaluations[key] = batch
             if scratch > MOST_MEMORY:
-                row.note = f"left out: needs {scratch / 1e9:.0f} GB"
+                row.note = f"left out, it needs {scratch / 1e9:.0f} GB"
         else:
-            call, evaluations[contender.name] = loop_call(contender, op, arrays)
+            call, evaluations[key] = loop_call(contender, op, arrays)
         if not row.note:
-            calls[contender.name] = call
+            calls[key] = call
         rows.append(row)
     best = best_of(calls, rounds)
     for row in rows:
-        if row.contender in best:
-            row.microseconds = best[row.contender] / evaluations[row.contender] * 1e6
+        key = (row.contender, row.operation)
+        if key in best:
+            row.microseconds = best[key] / evaluations[key] * 1e6
     return rows
 
 
@@ -152,19 +169,18 @@ def agree(tree: Tree, op: str, field: list[Contender]) -> dict[str, float]:
 
 
 def long_chain(n: int) -> dict[str, float]:
-    """A chain of n bodies: seconds to build and compile, microseconds, and |ID(FD(tau)) - tau| / |tau| on 64 states."""
+    """A chain of n bodies: seconds to build and compile, microseconds, and |ID(FD(tau)) - tau| / |c| on 64 states."""
     start = time.perf_counter()
     contender = peers.diffmb(peers.chain(n))
     built = time.perf_counter() - start
     q, v, tau = states(n, 64)
-    call, compiled, _ = compile_call(contender, "forward", [q, v, tau])
-    vd = np.asarray(call())
-    back = np.asarray(compile_call(contender, "inverse", [q, v, vd])[0]())
-    # Loads of a long chain are far larger than tau: measure round-off against them.
-    scale = np.abs(np.asarray(compile_call(contender, "inverse", [q, v, 0 * vd])[0]())).max()
-    microseconds = best_of({"diffmb": call}, 3)["diffmb"] / 64 * 1e6
-    residual = float(np.abs(back - tau).max() / scale)
-    return {"n": n, "build": built, "compile": compiled, "microseconds": microseconds, "residual": residual}
+    forward = compile_call(contender, "forward", [q, v, tau])
+    vd = np.asarray(forward.call())
+    inverse = jax.jit(jax.vmap(contender.functions["inverse"], in_axes=(None, 0, 0, 0)))
+    back, bias = (np.asarray(inverse(contender.model, q, v, a)) for a in (vd, 0 * vd))
+    residual = float((np.abs(back - tau).max(1) / np.abs(bias).max(1)).max())  # round-off goes with the largest load
+    microseconds = best_of({"diffmb": forward.call}, 3)["diffmb"] / 64 * 1e6
+    return {"n": n, "build": built, "compile": forward.seconds, "microseconds": microseconds, "residual": residual}
 
 
 @dataclasses.dataclass
@@ -256,18 +272,18 @@ def main() -> None:
         for shape in peers.TREES:
             tree = peers.TREES[shape](n)
             field = [peers.BUILDERS[name](tree) for name in names if name != "mjx" or n <= 7]
+            here = []
+            for batch in batches:
+                here += measure(tree, batch, operations, field, 5 if options.quick else 10)
             for op in operations:
-                here = []
-                for batch in batches:
-                    here += measure(tree, batch, op, field, 3 if options.quick else 7)
                 errors = agree(tree, op, field)
-                for row in here:
-                    row.error = errors.get(row.contender)
-                wrong = {name: error for name, error in errors.items() if error > TOLERANCE}
+                wrong = {name: error for name, error in errors.items() if not error < TOLERANCE}
                 if wrong:
                     raise SystemExit(f"{shape} n={n} {op}: contenders disagree, relative differences {wrong}")
-                print(table(here, names), flush=True)
-                rows += here
+                for row in here:
+                    row.error = errors.get(row.contender) if row.operation == op else row.error
+            print(table(here, names), flush=True)
+            rows += here
     chains = {} if options.quick else {n: long_chain(n) for n in (100, CHAIN_RUNS)} if "diffmb" in names else {}
     checks = bars(rows, chains) if "diffmb" in names else []
 
@@ -277,7 +293,7 @@ def main() -> None:
             print(f"{row.contender} {row.operation}, {row.shape} n={row.n} batch={row.batch}: {row.note}")
     for c in chains.values():
         seconds = f"built in {c['build']:.2f} s, compiled in {c['compile']:.2f} s"
-        print(f"chain of {c['n']}: {seconds}, {c['microseconds']:.0f} us")
+        print(f"chain of {c['n']}: {seconds}, {c['microseconds']:.0f} us, residual {c['residual']:.1e}")
     print("\n".join(map(str, checks)))
     versions = {"python": platform.python_version(), "jax": jax.__version__, "cores": os.cpu_count()}
     result = {
