@@ -13,6 +13,7 @@ evaluated from x (and y) when they are needed, so that jvp, vjp, their batches a
 
 import dataclasses
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import lru_cache, wraps
 from typing import Any
 
@@ -20,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.core import ShapedArray
+from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
@@ -122,13 +124,33 @@ def _spread(x: Array, batch: int) -> Array:
     return jnp.broadcast_to(x, x.shape[:-1] + (batch,))
 
 
+_storing: ContextVar[bool] = ContextVar("storing", default=False)
+
+
+def stored(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`fun`, with its results written to memory once when a program for CPU tiles is being made.
+
+    XLA on CPU otherwise recomputes a stage in each place that uses it (rotations in every entry of an inertia, and so
+    on); a call that is not inlined is a border that its fusion does not cross, and costs no copy.
+    """
+
+    def call(*args: Any) -> Any:
+        if not _storing.get():
+            return fun(*args)
+        with set_xla_metadata(inlineable="false"):
+            return jax.jit(fun)(*args)
+
+    return call
+
+
 def _program(fun: Function, args: Any) -> ClosedJaxpr:
     """The function as a program; traced once for each set of shapes, whoever asks for it and how often."""
-    return _traced(fun, tuple((a.shape, a.dtype) for a in args), jax.config.jax_enable_x64)  # pyright: ignore
+    shapes = tuple((a.shape, a.dtype) for a in args)
+    return _traced(fun, shapes, _storing.get(), jax.config.jax_enable_x64)  # pyright: ignore
 
 
 @lru_cache(maxsize=4096)
-def _traced(fun: Function, shapes: tuple, x64: bool) -> ClosedJaxpr:
+def _traced(fun: Function, shapes: tuple, storing: bool, x64: bool) -> ClosedJaxpr:
     def evaluate(*args: Array) -> Arrays:
         return tuple(_spread(y, _batch(args)) for y in fun.call(*args))
 
@@ -166,20 +188,36 @@ def _abstract(*args, fun, linear):
 
 
 def _in_tiles(fun: Function, *args: Array) -> Arrays:
-    """The batch cut into tiles; the last one overlaps its neighbour when the length is no multiple."""
+    """The batch cut into tiles, one after the other; the last one is filled up with copies of the last sample.
+
+    Tiles are cut out beforehand, each contiguous: sliced in the loop, XLA lets the layout of the caller's arrays (batch
+    axis first) into the loop, which then does not vectorise.
+    """
     batch = _batch(args)
     if batch < 2 * TILE:
         return _evaluate(fun, *args)
+    count = -(-batch // TILE)
+    cut = [k for k, a in enumerate(args) if a.shape[-1] == batch]
 
-    def tile(k, out):
-        part = [lax.dynamic_slice_in_dim(a, k * TILE, TILE, -1) if a.shape[-1] == batch else a for a in args]
-        return [
-            lax.dynamic_update_slice_in_dim(whole, piece, k * TILE, -1)
-            for whole, piece in zip(out, _evaluate(fun, *part), strict=True)
-        ]
+    def tile(pieces: list[Array]) -> Arrays:
+        whole = list(args)
+        for k, piece in zip(cut, pieces, strict=True):
+            whole[k] = piece
+        token = _storing.set(True)
+        try:
+            return _evaluate(fun, *whole)
+        finally:
+            _storing.reset(token)
 
-    empty = [jnp.zeros(out.shape, out.dtype) for out in _outputs(fun, args)]
-    return tuple(lax.fori_loop(0, -(-batch // TILE), tile, empty))
+    def pieces(a: Array) -> Array:
+        a = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, count * TILE - batch)], mode="edge")
+        return jnp.moveaxis(a.reshape(*a.shape[:-1], count, TILE), -2, 0)
+
+    def together(a: Array) -> Array:
+        a = jnp.moveaxis(a, 0, -2)
+        return a.reshape(*a.shape[:-2], count * TILE)[..., :batch]
+
+    return tuple(together(a) for a in lax.map(tile, [pieces(args[k]) for k in cut]))
 
 
 mlir.register_lowering(

@@ -13,21 +13,27 @@ matrices, S^T T^T = 1. Strategy: a single run wants few kernels, so it multiplie
 poses by pointer doubling and factorises M; a batch wants O(n) work on contiguous rows, so it scans.
 """
 
+from collections.abc import Callable
 from functools import reduce
 from operator import add
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ._batch import stored
 from ._spatial._pose import Pose
 from ._spatial._twist import axial, turn
 from ._spatial._vector import cross, join, matvec
 from ._topology import Topology
 from ._walk import walk
 
-each = jax.vmap  # over bodies, or over speeds
+
+def each(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`fun` for all bodies (or speeds) at once, its results stored when a program for tiles is made."""
+    return stored(jax.vmap(fun))
 
 
 def wide(batch: int) -> bool:
