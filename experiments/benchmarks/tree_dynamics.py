@@ -6,7 +6,7 @@ Python for one state at a time, in one thread; what jax compiles may use every c
 than 1e-8 stop the run. They take turns, several rounds, each keeping its best time, so that a busy machine disturbs all
 alike: compare the ratios of one run, not microseconds of different runs.
 
-    python experiments/benchmarks/tree_dynamics.py [--quick] [--n 7 30 100] [--batch 1 64 4096] [--out FILE]
+    python experiments/benchmarks/tree_dynamics.py [--quick] [--n 7 30 100] [--batch 1 64 4096] [--peers ...]
 """
 
 import argparse
@@ -246,6 +246,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="n = 7 and 30, batch 4096, two operations, no MJX")
     parser.add_argument("--n", type=int, nargs="+", help="numbers of joints (7 30 100)")
     parser.add_argument("--batch", type=int, nargs="+", help="batch sizes (1 64 4096)")
+    parser.add_argument("--peers", nargs="+", choices=list(peers.BUILDERS), help="contenders (all that are installed)")
     parser.add_argument("--out", type=Path, default=Path("out/benchmarks/tree_dynamics.json"), help="where results go")
     return parser.parse_args()
 
@@ -257,7 +258,8 @@ def main() -> None:
     sizes = options.n or ([7, 30] if options.quick else [7, 30, 100])
     batches = options.batch or ([4096] if options.quick else [1, 64, 4096])
     operations = ("forward", "gradient") if options.quick else peers.OPERATIONS
-    names = [name for name in peers.installed() if not (options.quick and name == "mjx")]
+    wanted = options.peers or [name for name in peers.BUILDERS if not (options.quick and name == "mjx")]
+    names = [name for name in peers.installed() if name in wanted]
     jax.jit(lambda x: x + 1).lower(np.ones(3)).compile()  # the first compilation also starts the backend
 
     rows = []
