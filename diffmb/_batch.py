@@ -36,9 +36,6 @@ class Explicit:
 
     call: Callable[..., Arrays]
 
-    def tangent(self, mask: tuple[bool, ...]) -> "Tangent":
-        return Tangent(self, mask)
-
 
 @dataclasses.dataclass(frozen=True)
 class Implicit:
@@ -48,9 +45,6 @@ class Implicit:
     residual: Callable[[Arrays, Arrays], Arrays]
     solve: Callable[[Arrays, Arrays, Arrays], Arrays]
     solve_transposed: Callable[[Arrays, Arrays, Arrays], Arrays]
-
-    def tangent(self, mask: tuple[bool, ...]) -> "Tangent":
-        return Tangent(self, mask)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +90,6 @@ class Tangent:
 
         return partial, tuple(jnp.broadcast_to(x[k], dx.shape) for k, dx in zip(moving, like, strict=True))
 
-    def tangent(self, mask: tuple[bool, ...]) -> "Tangent":
-        return Tangent(self, mask)
-
 
 @dataclasses.dataclass(frozen=True)
 class Cotangent:
@@ -108,9 +99,6 @@ class Cotangent:
 
     def call(self, *args: Array) -> Arrays:
         return self.of.transposed(*args)
-
-    def tangent(self, mask: tuple[bool, ...]) -> Tangent:
-        return Tangent(self, mask)
 
 
 Function = Explicit | Implicit | Tangent | Cotangent
@@ -256,7 +244,7 @@ def _jvp(primals, tangents, *, fun, linear):
         dx = [ad.instantiate_zeros(t) for t in tangents[fixed:]]
         return outs, call(fun, *primals[:fixed], *dx, linear=linear)
     extra = outs if isinstance(fun, Implicit) else []
-    return outs, call(fun.tangent(moves), *primals, *extra, *moving, linear=len(moving))
+    return outs, call(Tangent(fun, moves), *primals, *extra, *moving, linear=len(moving))
 
 
 ad.primitive_jvps[batch_last_p] = _jvp

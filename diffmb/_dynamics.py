@@ -36,12 +36,13 @@ from ._spatial._twist import cross_force
 from ._spatial._vector import cross, dot, join, matvec
 from ._sweep import articulated_solve, dense, each, per_body, sum_inward, sum_outward
 from ._topology import Topology
+from ._types import Accelerations, Loads, MassMatrix, Scalar
 from ._walk import walk
 
-Loads = tuple[tuple[Marker, Array], ...]
+Pairs = tuple[tuple[Marker, Array], ...]  # a frame, and the wrench that acts there
 
 
-def inverse_dynamics(model: Model, q, v, vd, t=0.0, wrenches: Wrenches | None = None) -> Array:
+def inverse_dynamics(model: Model, q, v, vd, t=0.0, wrenches: Wrenches | None = None) -> Loads:
     """tau = M vd + c: the loads (nv,) at the speeds that make the tree move with `vd`.
 
     **Arguments:**
@@ -55,12 +56,12 @@ def inverse_dynamics(model: Model, q, v, vd, t=0.0, wrenches: Wrenches | None = 
     return _inverse_dynamics(model, q, v, vd, as_time(t, q), as_wrenches(wrenches))
 
 
-def bias(model: Model, q, v, t=0.0, wrenches: Wrenches | None = None) -> Array:
+def bias(model: Model, q, v, t=0.0, wrenches: Wrenches | None = None) -> Loads:
     """c(t, q, v): the loads (nv,) that balance gravity, gyroscopic terms and external wrenches when vd = 0."""
     return inverse_dynamics(model, q, v, jnp.zeros(model.nv), t, wrenches)
 
 
-def forward_dynamics(model: Model, q, v, tau=None, t=0.0, wrenches: Wrenches | None = None) -> Array:
+def forward_dynamics(model: Model, q, v, tau=None, t=0.0, wrenches: Wrenches | None = None) -> Accelerations:
     """vd = M^-1 (tau - c): the rates of the speeds (nv,). `tau` is zero by default; else see `inverse_dynamics`."""
     if model.topology.cuts:
         names = ", ".join(repr(model.topology.joint_names[k]) for k in model.topology.cuts)
@@ -69,19 +70,19 @@ def forward_dynamics(model: Model, q, v, tau=None, t=0.0, wrenches: Wrenches | N
     return lift(forward_dynamics_batch_last, model, q, v, tau, as_time(t, q), as_wrenches(wrenches))
 
 
-def mass_matrix(model: Model, q, t=0.0) -> Array:
+def mass_matrix(model: Model, q, t=0.0) -> MassMatrix:
     """M(q), (nv, nv), symmetric positive definite."""
     q = check_coordinates(model, q)
     return _mass_matrix(model, q, as_time(t, q))
 
 
-def kinetic_energy(model: Model, q, v, t=0.0) -> Array:
+def kinetic_energy(model: Model, q, v, t=0.0) -> Scalar:
     """Kinetic energy, J."""
     q, v, _ = _check_motion(model, q, v, "v", v)
     return _kinetic_energy(model, q, v, as_time(t, q))
 
 
-def potential_energy(model: Model, q, t=0.0) -> Array:
+def potential_energy(model: Model, q, t=0.0) -> Scalar:
     """Potential energy of gravity, J; zero when the centre of mass is at the world's origin."""
     q = check_coordinates(model, q)
     return _potential_energy(model, q, as_time(t, q))
@@ -95,14 +96,14 @@ def _check_motion(model: Model, q, v, name: str, third) -> tuple[Array, Array, A
 # --- batch axis last from here on ---------------------------------------------------------------------------------
 
 
-def _inverse(model: Model, q: Array, v: Array, vd: Array, t: Array, wrenches: Loads) -> Array:
+def _inverse(model: Model, q: Array, v: Array, vd: Array, t: Array, wrenches: Pairs) -> Array:
     """(1) and (2)."""
     c = configuration(model, q, t)
     F = _loads(model, c, world_inertias(model, c), q, v, vd, t, wrenches)
     return _project(model, c, F)
 
 
-def _loads(model: Model, c: Configuration, J: Array, q, v, vd, t, wrenches: Loads) -> Array:
+def _loads(model: Model, c: Configuration, J: Array, q, v, vd, t, wrenches: Pairs) -> Array:
     """(1); `vd = None` leaves the term with M out."""
     V, own = twists(model, c, q, v, t)
     A = accelerations(model, c, own, vd)
@@ -172,7 +173,7 @@ def _mass_solver(topology: Topology):
     return lambda S, J, b: apply_implicit(fun, rule, S, J, b)
 
 
-def _forward(model: Model, q, v, tau, t, wrenches: Loads) -> Array:
+def _forward(model: Model, q, v, tau, t, wrenches: Pairs) -> Array:
     """(4)."""
     c = configuration(model, q, t)
     J = world_inertias(model, c)
@@ -180,11 +181,11 @@ def _forward(model: Model, q, v, tau, t, wrenches: Loads) -> Array:
     return _solve(model.topology, c.columns, J, F, tau)
 
 
-def _forward_residual(model: Model, q, v, tau, t, wrenches: Loads, vd) -> Array:
+def _forward_residual(model: Model, q, v, tau, t, wrenches: Pairs, vd) -> Array:
     return _inverse(model, q, v, vd, t, wrenches) - tau
 
 
-def _forward_solve(model: Model, q, v, tau, t, wrenches: Loads, vd, r) -> Array:
+def _forward_solve(model: Model, q, v, tau, t, wrenches: Pairs, vd, r) -> Array:
     c = configuration(model, q, t)
     return _mass_solver(model.topology)(c.columns, world_inertias(model, c), r)
 
@@ -192,7 +193,7 @@ def _forward_solve(model: Model, q, v, tau, t, wrenches: Loads, vd, r) -> Array:
 _forward_rule = ImplicitRule(_forward_residual, _forward_solve)  # (5)
 
 
-def forward_dynamics_batch_last(model: Model, q, v, tau, t, wrenches: Loads) -> Array:
+def forward_dynamics_batch_last(model: Model, q, v, tau, t, wrenches: Pairs) -> Array:
     """Forward dynamics for stages that work batch axis last themselves."""
     return apply_implicit(_forward, _forward_rule, model, q, v, tau, t, wrenches)
 

@@ -24,6 +24,7 @@ from ._names import nearest
 from ._spatial._pose import Pose
 from ._spatial._vector import cross, join, matvec
 from ._sweep import each
+from ._types import Coordinates, Jacobian, Speeds, Twist, Vector, Wrench
 from ._walk import walk
 
 
@@ -59,7 +60,7 @@ class Motion(eqx.Module):
         return Motion(self.pose @ offset, twist, acceleration, ())
 
 
-def kinematics(model: Model, q: Array, v: Array | None = None, vd: Array | None = None, t=0.0) -> Motion:
+def kinematics(model: Model, q, v=None, vd=None, t=0.0) -> Motion:
     """Motion of all bodies, stacked in the order of `motion.names`.
 
     **Arguments:**
@@ -89,7 +90,7 @@ def _kinematics(model: Model, q: Array, v: Array, vd: Array, t: Array) -> Motion
     return Motion(pose, twist, acceleration, model.topology.bodies)
 
 
-def jacobian(model: Model, q: Array, frame: str | Marker, t=0.0) -> Array:
+def jacobian(model: Model, q, frame: str | Marker, t=0.0) -> Jacobian:
     """J (6, nv): the twist of a body or marker is J v, angular part first, world axes, at the frame's origin."""
     q = check_coordinates(model, q)
     marker = as_marker(frame)
@@ -110,12 +111,12 @@ def _jacobian(model: Model, q: Array, marker: Marker, t: Array) -> Array:
     return jnp.swapaxes(jnp.where(on_path[:, None, None], columns, 0.0), 0, 1)
 
 
-def bias_acceleration(model: Model, q: Array, v: Array, frame: str | Marker, t=0.0) -> Array:
+def bias_acceleration(model: Model, q, v, frame: str | Marker, t=0.0) -> Twist:
     """The acceleration (6,) that a body or marker has when vd = 0: Jdot v, and the time terms of rheonomic joints."""
     return kinematics(model, q, v, None, t)[frame].acceleration
 
 
-def center_of_mass(model: Model, q: Array, t=0.0) -> Array:
+def center_of_mass(model: Model, q, t=0.0) -> Vector:
     """Centre of mass of all bodies, (3,), m."""
     q = check_coordinates(model, q)
     return _center_of_mass(model, q, as_time(t, q))
@@ -131,7 +132,7 @@ def _mean_position(model: Model, c: Configuration) -> Array:
     return (model.mass[:, None] * position).sum(0) / model.mass.sum(0)
 
 
-def momentum(model: Model, q: Array, v: Array, t=0.0) -> Array:
+def momentum(model: Model, q, v, t=0.0) -> Wrench:
     """Angular momentum about the centre of mass, then linear momentum, (6,), world axes."""
     q = check_coordinates(model, q)
     return _momentum(model, q, check_speeds(model, "v", v, q), as_time(t, q))
@@ -156,7 +157,7 @@ def _momentum(model: Model, q: Array, v: Array, t: Array) -> Array:
 # --- the manifold of coordinates ----------------------------------------------------------------------------------
 
 
-def qdot(model: Model, q: Array, v: Array) -> Array:
+def qdot(model: Model, q, v) -> Coordinates:
     """qd = N(q) v."""
     q = check_coordinates(model, q)
     return _qdot(model, q, check_speeds(model, "v", v, q))
@@ -168,7 +169,7 @@ def _qdot(model: Model, q: Array, v: Array) -> Array:
     return in_order(model, [each(lambda kind, q, v: kind.qdot(q, v))(g.kind, x, y) for (g, x), (_, y) in pairs], "q")
 
 
-def retract(model: Model, q: Array, step: Array) -> Array:
+def retract(model: Model, q, step) -> Coordinates:
     """The coordinates reached from `q` with the constant speeds `step` in unit time; unit quaternions stay unit."""
     q = check_coordinates(model, q)
     return _retract(model, q, check_speeds(model, "step", step, q))
@@ -180,7 +181,7 @@ def _retract(model: Model, q: Array, step: Array) -> Array:
     return in_order(model, [each(lambda kind, q, s: kind.retract(q, s))(g.kind, x, y) for (g, x), (_, y) in pairs], "q")
 
 
-def difference(model: Model, start: Array, end: Array) -> Array:
+def difference(model: Model, start, end) -> Speeds:
     """The step (nv,) with `retract(start, step) == end`."""
     return _difference(model, check_coordinates(model, start), check_coordinates(model, end))
 

@@ -32,7 +32,6 @@ Inside the package arrays carry component axes first and any batch axes behind. 
 """
 
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float
 
 Scalar = Float[Array, ""]
@@ -43,11 +42,6 @@ Loads = Float[Array, "nv"]
 MassMatrix = Float[Array, "nv nv"]
 
 Vector = Float[Array, "3"]
-Quaternion = Float[Array, "4"]
-Rotation = Float[Array, "3 3"]
 Twist = Float[Array, "6"]
 Wrench = Float[Array, "6"]
 Jacobian = Float[Array, "6 nv"]
-
-# Time may be given as a plain number; arrays of states may not, so that a wrong shape is found at the door.
-Time = ArrayLike
