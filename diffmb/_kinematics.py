@@ -9,6 +9,8 @@ Twists and accelerations are (angular, linear) in world axes; the linear part be
 marker.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -157,16 +159,26 @@ def _momentum(model: Model, q: Array, v: Array, t: Array) -> Array:
 # --- the manifold of coordinates ----------------------------------------------------------------------------------
 
 
+def _joint_by_joint(fun: Callable[..., Array], first: str, second: str, result: str) -> Callable[..., Array]:
+    """`fun(joint, a, b)` on each joint's part of two arrays; the strings say which are coordinates and which speeds."""
+
+    @batch_last
+    def run(model: Model, a: Array, b: Array) -> Array:
+        pairs = zip(by_group(model, a, first), by_group(model, b, second), strict=True)
+        return in_order(model, [each(fun)(group.kind, x, y) for (group, x), (_, y) in pairs], result)
+
+    return run
+
+
+_qdot = _joint_by_joint(lambda joint, q, v: joint.qdot(q, v), "q", "v", "q")
+_retract = _joint_by_joint(lambda joint, q, step: joint.retract(q, step), "q", "v", "q")
+_difference = _joint_by_joint(lambda joint, start, end: joint.difference(start, end), "q", "q", "v")
+
+
 def qdot(model: Model, q, v) -> Coordinates:
     """qd = N(q) v."""
     q = check_coordinates(model, q)
     return _qdot(model, q, check_speeds(model, "v", v, q))
-
-
-@batch_last
-def _qdot(model: Model, q: Array, v: Array) -> Array:
-    pairs = zip(by_group(model, q, "q"), by_group(model, v, "v"), strict=True)
-    return in_order(model, [each(lambda kind, q, v: kind.qdot(q, v))(g.kind, x, y) for (g, x), (_, y) in pairs], "q")
 
 
 def retract(model: Model, q, step) -> Coordinates:
@@ -175,19 +187,6 @@ def retract(model: Model, q, step) -> Coordinates:
     return _retract(model, q, check_speeds(model, "step", step, q))
 
 
-@batch_last
-def _retract(model: Model, q: Array, step: Array) -> Array:
-    pairs = zip(by_group(model, q, "q"), by_group(model, step, "v"), strict=True)
-    return in_order(model, [each(lambda kind, q, s: kind.retract(q, s))(g.kind, x, y) for (g, x), (_, y) in pairs], "q")
-
-
 def difference(model: Model, start, end) -> Speeds:
     """The step (nv,) with `retract(start, step) == end`."""
     return _difference(model, check_coordinates(model, start), check_coordinates(model, end))
-
-
-@batch_last
-def _difference(model: Model, start: Array, end: Array) -> Array:
-    pairs = zip(by_group(model, start, "q"), by_group(model, end, "q"), strict=True)
-    steps = [each(lambda kind, a, b: kind.difference(a, b))(g.kind, x, y) for (g, x), (_, y) in pairs]
-    return in_order(model, steps, "v")
