@@ -104,7 +104,7 @@ class Cotangent:
 Function = Explicit | Implicit | Tangent | Cotangent
 
 
-def _batch(args: Arrays) -> int:
+def _batch(args: Any) -> int:
     return max((a.shape[-1] for a in args), default=1)
 
 
@@ -142,7 +142,11 @@ def _traced(fun: Function, shapes: tuple, storing: bool, x64: bool) -> ClosedJax
     def evaluate(*args: Array) -> Arrays:
         return tuple(_spread(y, _batch(args)) for y in fun.call(*args))
 
-    return jax.make_jaxpr(evaluate)(*(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes))
+    token = _storing.set(storing)
+    try:
+        return jax.make_jaxpr(evaluate)(*(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes))
+    finally:
+        _storing.reset(token)
 
 
 def _evaluate(fun: Function, *args: Array) -> Arrays:
@@ -150,7 +154,13 @@ def _evaluate(fun: Function, *args: Array) -> Arrays:
 
 
 def _outputs(fun: Function, args: Any) -> Any:
-    return _program(fun, args).out_avals
+    """Shapes of the results; of a long batch from the program of one tile, which is the one that CPU needs anyway."""
+    batch = _batch(args)
+    if batch < 2 * TILE:
+        return _program(fun, args).out_avals
+    shapes = tuple((a.shape[:-1] + (min(a.shape[-1], TILE),), a.dtype) for a in args)
+    outs = _traced(fun, shapes, True, jax.config.jax_enable_x64).out_avals  # pyright: ignore
+    return [ShapedArray(out.shape[:-1] + (batch,), out.dtype) for out in outs]
 
 
 batch_last_p = Primitive("batch_last")
@@ -172,7 +182,7 @@ batch_last_p.def_impl(lambda *args, fun, linear: _compiled(fun, linear)(*args))
 
 @batch_last_p.def_abstract_eval
 def _abstract(*args, fun, linear):
-    return [ShapedArray(out.shape, out.dtype) for out in _outputs(fun, args)]
+    return _outputs(fun, args)
 
 
 def _in_tiles(fun: Function, *args: Array) -> Arrays:
