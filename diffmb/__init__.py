@@ -10,6 +10,34 @@ from ._bodies._rigid import cylinder as cylinder
 from ._bodies._rigid import massless as massless
 from ._bodies._rigid import rod as rod
 from ._bodies._rigid import sphere as sphere
+from ._constraints._abstract import AbstractConstraint as AbstractConstraint
+from ._constraints._abstract import AbstractCoupling as AbstractCoupling
+from ._constraints._cam import CamContact as CamContact
+from ._constraints._cam import RollingOnProfile as RollingOnProfile
+from ._constraints._coupling import Coupling as Coupling
+from ._constraints._coupling import LinearCoupling as LinearCoupling
+from ._constraints._coupling import gear as gear
+from ._constraints._coupling import rack as rack
+from ._constraints._coupling import screw_coupling as screw_coupling
+from ._constraints._drive import AccelerationDrive as AccelerationDrive
+from ._constraints._drive import PositionDrive as PositionDrive
+from ._constraints._drive import VelocityDrive as VelocityDrive
+from ._constraints._points import Distance as Distance
+from ._constraints._points import PointOnLine as PointOnLine
+from ._constraints._points import PointOnPath as PointOnPath
+from ._constraints._points import PointOnPlane as PointOnPlane
+from ._constraints._points import PointOnSurface as PointOnSurface
+from ._constraints._prescribed_pose import PrescribedPose as PrescribedPose
+from ._constraints._profile import AbstractProfile as AbstractProfile
+from ._constraints._profile import Arcs as Arcs
+from ._constraints._profile import ArcsAndLines as ArcsAndLines
+from ._constraints._profile import SplineProfile as SplineProfile
+from ._constraints._profile import cam_profile as cam_profile
+from ._constraints._rolling import RollingDisc as RollingDisc
+from ._constraints._rolling import RollingSphere as RollingSphere
+from ._constraints._rolling import Skate as Skate
+from ._constraints._user import Constraint as Constraint
+from ._constraints._user import Nonholonomic as Nonholonomic
 from ._errors import MechanismError as MechanismError
 from ._joints._abstract import AbstractConstantJoint as AbstractConstantJoint
 from ._joints._abstract import AbstractJoint as AbstractJoint
@@ -49,8 +77,30 @@ from ._kinematics import retract as retract
 
 # DYNAMICS
 from ._dynamics import bias as bias
-from ._dynamics import forward_dynamics as forward_dynamics
 from ._dynamics import inverse_dynamics as inverse_dynamics
 from ._dynamics import kinetic_energy as kinetic_energy
 from ._dynamics import mass_matrix as mass_matrix
 from ._dynamics import potential_energy as potential_energy
+
+# CLOSURE: loops, constraints, drives
+from ._closure import constraint_bias as constraint_bias
+from ._closure import constraint_jacobian as constraint_jacobian
+from ._closure import constraint_rate as constraint_rate
+from ._closure import constraint_residual as constraint_residual
+from ._constrained import Dynamics as Dynamics
+from ._constrained import dynamics as dynamics
+from ._constrained import forward_dynamics as forward_dynamics
+
+# ASSEMBLY
+from ._assembly import State as State
+from ._assembly import assemble as assemble
+
+# MOBILITY and REACTIONS
+from ._mobility import Mobility as Mobility
+from ._mobility import mobility as mobility
+from ._reactions import Reactions as Reactions
+from ._reactions import reactions as reactions
+
+# KINEMATIC SIMULATION
+from ._kinematic_simulation import KinematicSimulation as KinematicSimulation
+from ._kinematic_simulation import simulate_kinematics as simulate_kinematics

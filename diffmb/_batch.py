@@ -39,12 +39,16 @@ class Explicit:
 
 @dataclasses.dataclass(frozen=True)
 class Implicit:
-    """y with residual(x, y) = 0. `solve(x, y, b)` is (dr/dy)^-1 b, `solve_transposed` the same with the transpose."""
+    """y with residual(x, y, a) = 0 at a = prepare(x, y), whose change does not change the residual.
+
+    `solve(x, y, a, b)` is (dr/dy)^-1 b, `solve_transposed` the same with the transpose.
+    """
 
     call: Callable[..., Arrays]
-    residual: Callable[[Arrays, Arrays], Arrays]
-    solve: Callable[[Arrays, Arrays, Arrays], Arrays]
-    solve_transposed: Callable[[Arrays, Arrays, Arrays], Arrays]
+    prepare: Callable[[Arrays, Arrays], Any]
+    residual: Callable[[Arrays, Arrays, Any], Arrays]
+    solve: Callable[[Arrays, Arrays, Any, Arrays], Arrays]
+    solve_transposed: Callable[[Arrays, Arrays, Any, Arrays], Arrays]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,18 +62,21 @@ class Tangent:
         x, y, dx = self._split(args)
         moving = [value for value, moves in zip(x, self.mask, strict=True) if moves]
         dx = tuple(_spread(d, max(d.shape[-1], value.shape[-1])) for d, value in zip(dx, moving, strict=True))
-        partial, x_moving = self._partial(x, y, dx)
+        ready = self.of.prepare(x, y) if isinstance(self.of, Implicit) else None
+        partial, x_moving = self._partial(x, y, ready, dx)
         slope = jax.jvp(partial, x_moving, dx)[1]
-        return tuple(-s for s in self.of.solve(x, y, slope)) if isinstance(self.of, Implicit) else slope
+        return tuple(-s for s in self.of.solve(x, y, ready, slope)) if isinstance(self.of, Implicit) else slope
 
     def transposed(self, *args: Array) -> Arrays:
         """x, y, ybar -> xbar where `mask` says; per sample, so every x is spread over the batch first."""
         x, y, ybar = self._split(args)
+        ready = None
         if isinstance(self.of, Implicit):
-            ybar = tuple(-w for w in self.of.solve_transposed(x, y, ybar))
+            ready = self.of.prepare(x, y)
+            ybar = tuple(-w for w in self.of.solve_transposed(x, y, ready, ybar))
         batch = _batch(args)
         spread = [_spread(value, batch) for value, moves in zip(x, self.mask, strict=True) if moves]
-        partial, x_moving = self._partial(x, y, spread)
+        partial, x_moving = self._partial(x, y, ready, spread)
         slope, pull = jax.vjp(partial, *x_moving)
         return pull(tuple(jnp.broadcast_to(w, s.shape) for w, s in zip(ybar, slope, strict=True)))
 
@@ -78,7 +85,7 @@ class Tangent:
         m = len(_outputs(self.of, args[:n])) if isinstance(self.of, Implicit) else 0
         return args[:n], args[n : n + m], args[n + m :]
 
-    def _partial(self, x: Arrays, y: Arrays, like: Any) -> tuple[Callable[..., Arrays], Arrays]:
+    def _partial(self, x: Arrays, y: Arrays, ready: Any, like: Any) -> tuple[Callable[..., Arrays], Arrays]:
         """The function (or residual) of the moving arguments alone, and their values shaped `like` their tangents."""
         moving = [k for k, moves in enumerate(self.mask) if moves]
 
@@ -86,7 +93,8 @@ class Tangent:
             full = list(x)
             for k, value in zip(moving, x_moving, strict=True):
                 full[k] = value
-            return self.of.residual(tuple(full), y) if isinstance(self.of, Implicit) else _evaluate(self.of, *full)
+            implicit = isinstance(self.of, Implicit)
+            return self.of.residual(tuple(full), y, ready) if implicit else _evaluate(self.of, *full)
 
         return partial, tuple(jnp.broadcast_to(x[k], dx.shape) for k, dx in zip(moving, like, strict=True))
 
@@ -321,23 +329,34 @@ def _restore(flat: _Flat, leaves: list[Array], outs: list[Array]) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class ImplicitRule:
-    """residual(*args, y) = 0 and solve(*args, y, b) = (dr/dy)^-1 b, in pytrees; also transposed if unsymmetric."""
+    """residual(*args, y, a) = 0 and solve(*args, y, a, b) = (dr/dy)^-1 b, in pytrees; also transposed if unsymmetric.
+
+    `prepare(*args, y)` gives them `a`: what both need, or what the residual may treat as constant to first order.
+    """
 
     residual: Callable[..., Any]
     solve: Callable[..., Any]
     solve_transposed: Callable[..., Any] | None = None
+    prepare: Callable[..., Any] = lambda *args: None
 
 
 @lru_cache(maxsize=1024)
 def _implicit(flat: _Flat, rule: ImplicitRule) -> Implicit:
-    def on_flat(fun: Callable[..., Any]) -> Callable[..., Arrays]:
-        def flattened(x: Arrays, *rest: Arrays) -> Arrays:
-            trees = [jax.tree.unflatten(flat.out["structure"], r) for r in rest]
-            return tuple(jax.tree.leaves(fun(*jax.tree.unflatten(flat.structure, x), *trees)))
+    def arguments(x: Arrays, y: Arrays) -> list[Any]:
+        return [*jax.tree.unflatten(flat.structure, x), jax.tree.unflatten(flat.out["structure"], y)]
 
-        return flattened
+    def residual(x: Arrays, y: Arrays, ready: Any) -> Arrays:
+        return tuple(jax.tree.leaves(rule.residual(*arguments(x, y), ready)))
 
-    return Implicit(flat, on_flat(rule.residual), on_flat(rule.solve), on_flat(rule.solve_transposed or rule.solve))
+    def solver(fun: Callable[..., Any]) -> Callable[[Arrays, Arrays, Any, Arrays], Arrays]:
+        def solve(x: Arrays, y: Arrays, ready: Any, b: Arrays) -> Arrays:
+            right = jax.tree.unflatten(flat.out["structure"], b)
+            return tuple(jax.tree.leaves(fun(*arguments(x, y), ready, right)))
+
+        return solve
+
+    prepare = lambda x, y: rule.prepare(*arguments(x, y))
+    return Implicit(flat, prepare, residual, solver(rule.solve), solver(rule.solve_transposed or rule.solve))
 
 
 def batch_last(fun: Callable[..., Any]) -> Callable[..., Any]:

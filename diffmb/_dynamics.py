@@ -19,16 +19,16 @@ About one common point, with J_i the inertia of body i, s_d the column of speed 
 """
 
 from functools import lru_cache
+from typing import Any
 
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jax import Array
 
-from ._batch import ImplicitRule, apply_implicit, batch_last, lift
+from ._batch import ImplicitRule, apply_implicit, batch_last
 from ._bodies._marker import Marker
 from ._checks import Wrenches, as_time, as_wrenches, check_coordinates, check_speeds
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
-from ._errors import MechanismError
 from ._model import Model
 from ._spatial._inertia import inertia_matrix, inertia_times
 from ._spatial._pose import Pose
@@ -36,13 +36,13 @@ from ._spatial._twist import cross_force
 from ._spatial._vector import cross, dot, join, matvec
 from ._sweep import articulated_solve, dense, each, per_body, sum_inward, sum_outward
 from ._topology import Topology
-from ._types import Accelerations, Loads, MassMatrix, Scalar
+from ._types import Loads, MassMatrix, Scalar
 from ._walk import walk
 
 Pairs = tuple[tuple[Marker, Array], ...]  # a frame, and the wrench that acts there
 
 
-def inverse_dynamics(model: Model, q, v, vd, t=0.0, wrenches: Wrenches | None = None) -> Loads:
+def inverse_dynamics(model: Model, q, v, vd, t: Any = 0.0, wrenches: Wrenches | None = None) -> Loads:
     """tau = M vd + c: the loads (nv,) at the speeds that make the tree move with `vd`.
 
     **Arguments:**
@@ -52,43 +52,34 @@ def inverse_dynamics(model: Model, q, v, vd, t=0.0, wrenches: Wrenches | None = 
     - `wrenches`: external loads, `{body name or Marker: (moment, force)}`, six numbers in world axes at that frame's
     origin.
     """
-    q, v, vd = _check_motion(model, q, v, "vd", vd)
+    q, v, vd = check_motion(model, q, v, "vd", vd)
     return _inverse_dynamics(model, q, v, vd, as_time(t, q), as_wrenches(wrenches))
 
 
-def bias(model: Model, q, v, t=0.0, wrenches: Wrenches | None = None) -> Loads:
+def bias(model: Model, q, v, t: Any = 0.0, wrenches: Wrenches | None = None) -> Loads:
     """c(t, q, v): the loads (nv,) that balance gravity, gyroscopic terms and external wrenches when vd = 0."""
     return inverse_dynamics(model, q, v, jnp.zeros(model.nv), t, wrenches)
 
 
-def forward_dynamics(model: Model, q, v, tau=None, t=0.0, wrenches: Wrenches | None = None) -> Accelerations:
-    """vd = M^-1 (tau - c): the rates of the speeds (nv,). `tau` is zero by default; else see `inverse_dynamics`."""
-    if model.topology.cuts:
-        names = ", ".join(repr(model.topology.joint_names[k]) for k in model.topology.cuts)
-        raise MechanismError(f"the mechanism has closed loops, cut at {names}: its tree alone does not move like it")
-    q, v, tau = _check_motion(model, q, v, "tau", tau)
-    return lift(forward_dynamics_batch_last, model, q, v, tau, as_time(t, q), as_wrenches(wrenches))
-
-
-def mass_matrix(model: Model, q, t=0.0) -> MassMatrix:
+def mass_matrix(model: Model, q, t: Any = 0.0) -> MassMatrix:
     """M(q), (nv, nv), symmetric positive definite."""
     q = check_coordinates(model, q)
     return _mass_matrix(model, q, as_time(t, q))
 
 
-def kinetic_energy(model: Model, q, v, t=0.0) -> Scalar:
+def kinetic_energy(model: Model, q, v, t: Any = 0.0) -> Scalar:
     """Kinetic energy, J."""
-    q, v, _ = _check_motion(model, q, v, "v", v)
+    q, v, _ = check_motion(model, q, v, "v", v)
     return _kinetic_energy(model, q, v, as_time(t, q))
 
 
-def potential_energy(model: Model, q, t=0.0) -> Scalar:
+def potential_energy(model: Model, q, t: Any = 0.0) -> Scalar:
     """Potential energy of gravity, J; zero when the centre of mass is at the world's origin."""
     q = check_coordinates(model, q)
     return _potential_energy(model, q, as_time(t, q))
 
 
-def _check_motion(model: Model, q, v, name: str, third) -> tuple[Array, Array, Array]:
+def check_motion(model: Model, q, v, name: str, third) -> tuple[Array, Array, Array]:
     q = check_coordinates(model, q)
     return q, check_speeds(model, "v", v, q), check_speeds(model, name, third, q)
 
@@ -99,14 +90,12 @@ def _check_motion(model: Model, q, v, name: str, third) -> tuple[Array, Array, A
 def _inverse(model: Model, q: Array, v: Array, vd: Array, t: Array, wrenches: Pairs) -> Array:
     """(1) and (2)."""
     c = configuration(model, q, t)
-    F = _loads(model, c, world_inertias(model, c), q, v, vd, t, wrenches)
-    return _project(model, c, F)
-
-
-def _loads(model: Model, c: Configuration, J: Array, q, v, vd, t, wrenches: Pairs) -> Array:
-    """(1); `vd = None` leaves the term with M out."""
     V, own = twists(model, c, q, v, t)
-    A = accelerations(model, c, own, vd)
+    return project(model, c, loads(model, c, world_inertias(model, c), V, accelerations(model, c, own, vd), wrenches))
+
+
+def loads(model: Model, c: Configuration, J: Array, V: Array, A: Array, wrenches: Pairs) -> Array:
+    """(1) from twists and accelerations about the fixed points, A without gravity."""
     A = A - join(jnp.zeros_like(model.gravity), model.gravity)
     F = each(lambda J, A, V: inertia_times(J, A) + cross_force(V, inertia_times(J, V)))(J, A, V)
     for marker, wrench in wrenches:
@@ -118,7 +107,7 @@ def _loads(model: Model, c: Configuration, J: Array, q, v, vd, t, wrenches: Pair
     return F
 
 
-def _project(model: Model, c: Configuration, F: Array) -> Array:
+def project(model: Model, c: Configuration, F: Array) -> Array:
     """(2): s_d . inward sum."""
     total = sum_inward(model.topology, F)
     return each(dot)(c.columns, total[walk(model.topology).speed_body])
@@ -144,32 +133,31 @@ def _mass_matrix(model: Model, q: Array, t: Array) -> Array:
     return _composite(model.topology, c.columns, world_inertias(model, c))
 
 
-def _solve(topology: Topology, S: Array, J: Array, F: Array, b: Array) -> Array:
-    """x with M x = b - S^T (inward sum of F)."""
+def mass_solve(topology: Topology, S: Array, J: Array, F: Array, b: Array) -> Array:
+    """x with M x = b - S^T (inward sum of F), for k right-hand sides: b (nv, k, batch), F (n, 6, k, batch)."""
     batch = max(a.shape[-1] for a in (S, J, F, b))
-    if dense(topology, batch):
-        right = b - each(dot)(S, sum_inward(topology, F)[walk(topology).speed_body])
-        right = jnp.broadcast_to(right, (topology.nv, batch))
-        M = jnp.broadcast_to(_composite(topology, S, J), (topology.nv, topology.nv, batch))
-        factor = jsl.cho_factor(jnp.moveaxis(M, -1, 0), lower=True)
-        return jsl.cho_solve(factor, right.T[..., None])[..., 0].T
     spread = lambda a: jnp.broadcast_to(a, (*a.shape[:-1], batch))
+    if dense(topology, batch):
+        right = spread(b - each(dot)(S[:, :, None], sum_inward(topology, F)[walk(topology).speed_body]))
+        M = spread(_composite(topology, S, J))
+        factor = jsl.cho_factor(jnp.moveaxis(M, -1, 0), lower=True)
+        return jnp.moveaxis(jsl.cho_solve(factor, jnp.moveaxis(right, -1, 0)), 0, -1)
     return articulated_solve(topology, spread(S), each(inertia_matrix)(spread(J)), spread(F), spread(b))
 
 
 @lru_cache(maxsize=512)
-def _mass_solver(topology: Topology):
-    """M(S, J)^-1 b as a function with its own derivative rule: residual M x - b."""
+def mass_solver(topology: Topology):
+    """M(S, J)^-1 b for b (nv, k, batch), as a function with its own derivative rule: residual M x - b."""
 
-    def product(S, J, b, x):
-        V = sum_outward(topology, per_body(topology, S * x[:, None]))
-        F = sum_inward(topology, each(inertia_times)(J, V))
-        return each(dot)(S, F[walk(topology).speed_body]) - b
+    def product(S, J, b, x, ready):
+        V = sum_outward(topology, per_body(topology, S[:, :, None] * x[:, None]))
+        F = sum_inward(topology, each(inertia_times)(J[:, :, None], V))
+        return each(dot)(S[:, :, None], F[walk(topology).speed_body]) - b
 
     def fun(S, J, b):
-        return _solve(topology, S, J, jnp.zeros((len(topology.bodies), 6, 1), b.dtype), b)
+        return mass_solve(topology, S, J, jnp.zeros((len(topology.bodies), 6, *b.shape[1:]), b.dtype), b)
 
-    rule = ImplicitRule(product, lambda S, J, b, x, r: apply_implicit(fun, rule, S, J, r))
+    rule = ImplicitRule(product, lambda S, J, b, x, ready, r: apply_implicit(fun, rule, S, J, r))
     return lambda S, J, b: apply_implicit(fun, rule, S, J, b)
 
 
@@ -177,24 +165,25 @@ def _forward(model: Model, q, v, tau, t, wrenches: Pairs) -> Array:
     """(4)."""
     c = configuration(model, q, t)
     J = world_inertias(model, c)
-    F = _loads(model, c, J, q, v, None, t, wrenches)
-    return _solve(model.topology, c.columns, J, F, tau)
+    V, own = twists(model, c, q, v, t)
+    F = loads(model, c, J, V, accelerations(model, c, own, None), wrenches)
+    return mass_solve(model.topology, c.columns, J, F[:, :, None], tau[:, None])[:, 0]
 
 
-def _forward_residual(model: Model, q, v, tau, t, wrenches: Pairs, vd) -> Array:
+def _forward_residual(model: Model, q, v, tau, t, wrenches: Pairs, vd, ready) -> Array:
     return _inverse(model, q, v, vd, t, wrenches) - tau
 
 
-def _forward_solve(model: Model, q, v, tau, t, wrenches: Pairs, vd, r) -> Array:
+def _forward_solve(model: Model, q, v, tau, t, wrenches: Pairs, vd, ready, r) -> Array:
     c = configuration(model, q, t)
-    return _mass_solver(model.topology)(c.columns, world_inertias(model, c), r)
+    return mass_solver(model.topology)(c.columns, world_inertias(model, c), r[:, None])[:, 0]
 
 
 _forward_rule = ImplicitRule(_forward_residual, _forward_solve)  # (5)
 
 
-def forward_dynamics_batch_last(model: Model, q, v, tau, t, wrenches: Pairs) -> Array:
-    """Forward dynamics for stages that work batch axis last themselves."""
+def tree_forward_dynamics(model: Model, q, v, tau, t, wrenches: Pairs) -> Array:
+    """(4) for a tree, batch axis last."""
     return apply_implicit(_forward, _forward_rule, model, q, v, tau, t, wrenches)
 
 

@@ -10,6 +10,7 @@ marker.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -62,7 +63,7 @@ class Motion(eqx.Module):
         return Motion(self.pose @ offset, twist, acceleration, ())
 
 
-def kinematics(model: Model, q, v=None, vd=None, t=0.0) -> Motion:
+def kinematics(model: Model, q, v=None, vd=None, t: Any = 0.0) -> Motion:
     """Motion of all bodies, stacked in the order of `motion.names`.
 
     **Arguments:**
@@ -92,7 +93,7 @@ def _kinematics(model: Model, q: Array, v: Array, vd: Array, t: Array) -> Motion
     return Motion(pose, twist, acceleration, model.topology.bodies)
 
 
-def jacobian(model: Model, q, frame: str | Marker, t=0.0) -> Jacobian:
+def jacobian(model: Model, q, frame: str | Marker, t: Any = 0.0) -> Jacobian:
     """J (6, nv): the twist of a body or marker is J v, angular part first, world axes, at the frame's origin."""
     q = check_coordinates(model, q)
     marker = as_marker(frame)
@@ -113,12 +114,12 @@ def _jacobian(model: Model, q: Array, marker: Marker, t: Array) -> Array:
     return jnp.swapaxes(jnp.where(on_path[:, None, None], columns, 0.0), 0, 1)
 
 
-def bias_acceleration(model: Model, q, v, frame: str | Marker, t=0.0) -> Twist:
+def bias_acceleration(model: Model, q, v, frame: str | Marker, t: Any = 0.0) -> Twist:
     """The acceleration (6,) that a body or marker has when vd = 0: Jdot v, and the time terms of rheonomic joints."""
     return kinematics(model, q, v, None, t)[frame].acceleration
 
 
-def center_of_mass(model: Model, q, t=0.0) -> Vector:
+def center_of_mass(model: Model, q, t: Any = 0.0) -> Vector:
     """Centre of mass of all bodies, (3,), m."""
     q = check_coordinates(model, q)
     return _center_of_mass(model, q, as_time(t, q))
@@ -134,7 +135,7 @@ def _mean_position(model: Model, c: Configuration) -> Array:
     return (model.mass[:, None] * position).sum(0) / model.mass.sum(0)
 
 
-def momentum(model: Model, q, v, t=0.0) -> Wrench:
+def momentum(model: Model, q, v, t: Any = 0.0) -> Wrench:
     """Angular momentum about the centre of mass, then linear momentum, (6,), world axes."""
     q = check_coordinates(model, q)
     return _momentum(model, q, check_speeds(model, "v", v, q), as_time(t, q))

@@ -1,4 +1,4 @@
-"""DESCRIBE: a mechanism is named bodies, the joints between them, and gravity.
+"""DESCRIBE: a mechanism is named bodies, the joints, constraints and drives between them, and gravity.
 
 It is a pytree whose leaves are all the physical numbers, each one an array, so that it can be differentiated, batched
 and changed (`eqx.tree_at`) without changing its structure. Names and kinds are static and checked here; numbers are
@@ -13,6 +13,8 @@ import numpy as np
 from jax import Array
 
 from ._bodies._rigid import RigidBody, as_number
+from ._constraints._abstract import AbstractConstraint, AbstractCoupling
+from ._constraints._drive import AbstractDrive
 from ._errors import MechanismError
 from ._joints._abstract import AbstractJoint
 from ._names import WORLD, check_names, nearest
@@ -22,71 +24,106 @@ _ROWS = 20  # in a repr
 
 
 class Mechanism(eqx.Module):
-    """Bodies and joints, and gravity.
+    """Bodies, what connects them, and gravity.
 
     **Arguments:**
 
     - `bodies`: a list of bodies; "world", the ground, is there already.
     - `joints`: a list of joints. A loop is allowed, and a body without a joint moves freely.
+    - `constraints`: a list of constraints between markers and couplings of joint coordinates.
+    - `drives`: a list of drives: coordinates or constraints prescribed as functions of time.
     - `gravity`: acceleration of free fall in the world's axes, m/s2.
 
-    `mechanism["crank"]` is the body or joint of that name.
+    `mechanism["crank"]` is the part of that name.
     """
 
     bodies: tuple[RigidBody, ...]
     joints: tuple[AbstractJoint, ...]
+    constraints: tuple[AbstractConstraint | AbstractCoupling, ...]
+    drives: tuple[AbstractDrive, ...]
     gravity: Array
 
-    def __init__(self, bodies, joints=(), gravity=(0.0, 0.0, -9.81)):
-        self.bodies = _parts("bodies", bodies, RigidBody)
-        self.joints = _parts("joints", joints, AbstractJoint)
+    def __init__(self, bodies, joints=(), *, constraints=(), drives=(), gravity=(0.0, 0.0, -9.81)):
+        self.bodies = _parts("bodies", bodies)
+        self.joints = _parts("joints", joints)
+        self.constraints = _parts("constraints", constraints)
+        self.drives = _parts("drives", drives)
         self.gravity = as_number("the mechanism", "gravity", gravity, ((3,),))
         if not self.bodies:
             raise MechanismError(
                 "the mechanism has no bodies; give at least one, for example bodies=[rod('crank', 0.1, mass=1)]"
             )
-        check_names([b.name for b in self.bodies], [(j.name, j.parent.body, j.child.body) for j in self.joints])
+        between = [c for c in self.constraints if isinstance(c, AbstractConstraint)]
+        check_names(
+            [b.name for b in self.bodies],
+            [(j.name, j.parent.body, j.child.body) for j in self.joints],
+            [(c.name, c.first.body, c.second.body) for c in between],
+            [(c.name, "coupling") for c in self.constraints if not isinstance(c, AbstractConstraint)]
+            + [(d.name, "drive") for d in self.drives],
+        )
+
+    @property
+    def parts(self) -> tuple:
+        """Everything that has a name."""
+        return (*self.bodies, *self.joints, *self.constraints, *self.drives)
 
     def __getitem__(self, name: str) -> Any:
         own = object.__getattribute__  # equinox's costs ten times as much, and there may be a thousand names to look at
-        for parts in (self.bodies, self.joints):
+        for parts in (self.bodies, self.joints, self.constraints, self.drives):
             for part in parts:
                 if own(part, "name") == name:
                     return part
         if name == WORLD:
             raise MechanismError("'world' is the ground: joints may refer to it, but it has no numbers of its own")
-        names = [part.name for part in (*self.bodies, *self.joints)]
-        raise MechanismError(f"there is no body or joint {name!r} in the mechanism; {nearest(name, names)}")
+        names = [part.name for part in self.parts]
+        raise MechanismError(f"there is no part {name!r} in the mechanism; {nearest(name, names)}")
 
     def __contains__(self, name: object) -> bool:
-        return any(part.name == name for part in (*self.bodies, *self.joints))
+        return any(part.name == name for part in self.parts)
 
     def __repr__(self) -> str:
         bodies = [("body", "mass [kg]", "centre of mass [m]")]
         bodies += [(body.name, _show(body.mass), _show(body.com)) for body in self.bodies[:_ROWS]]
         joints = [("joint", "kind", "parent -> child")]
         joints += [(j.name, type(j).__name__, f"{j.parent.body} -> {j.child.body}") for j in self.joints[:_ROWS]]
-        lines = [f"Mechanism: {len(self.bodies)} bodies, {len(self.joints)} joints, gravity {_show(self.gravity)} m/s2"]
+        rows = [("constraint", "kind", "between"), *((c.name, type(c).__name__, _ends(c)) for c in self.constraints)]
+        drives = [("drive", "kind", "of"), *((d.name, type(d).__name__, str(d.target)) for d in self.drives)]
+        more = "".join(f", {len(p)} {n}" for n, p in (("constraints", rows[1:]), ("drives", drives[1:])) if p)
+        gravity = _show(self.gravity)
+        lines = [f"Mechanism: {len(self.bodies)} bodies, {len(self.joints)} joints{more}, gravity {gravity} m/s2"]
         lines += _table(bodies, len(self.bodies) - _ROWS)
         lines += _table(joints, len(self.joints) - _ROWS) if self.joints else []
+        for table in (rows, drives):
+            lines += _table(table[: _ROWS + 1], len(table) - 1 - _ROWS) if len(table) > 1 else []
         return "\n".join(lines)
 
 
-def _parts(field: str, parts, kind: type) -> tuple:
+_HOMES = {
+    "bodies": (RigidBody, "RigidBody"),
+    "joints": (AbstractJoint, "Joint"),
+    "constraints": (AbstractConstraint | AbstractCoupling, "Constraint or Coupling"),
+    "drives": (AbstractDrive, "Drive"),
+}
+
+
+def _parts(field: str, parts) -> tuple:
     """The parts as a tuple, all of them of the right kind."""
     if isinstance(parts, eqx.Module | str | dict) or not isinstance(parts, Iterable):
         raise MechanismError(f"{field} is {_call(parts)}; give a list, {field}=[...]")
     parts = tuple(parts)
+    kind, title = _HOMES[field]
     for i, part in enumerate(parts):
         if not isinstance(part, kind):
-            home = "bodies" if isinstance(part, RigidBody) else "joints" if isinstance(part, AbstractJoint) else None
-            advice = (
-                f"put it into {home}=[...]"
-                if home
-                else f"{field} takes {kind.__name__.removeprefix('Abstract')} objects"
-            )
+            homes = [home for home, (other, _) in _HOMES.items() if isinstance(part, other)]
+            advice = f"put it into {homes[0]}=[...]" if homes else f"{field} takes {title} objects"
             raise MechanismError(f"{field}[{i}] is {_call(part)}; {advice}")
     return parts
+
+
+def _ends(part) -> str:
+    if isinstance(part, AbstractConstraint):
+        return f"{part.first.body} -> {part.second.body}"
+    return ", ".join(f"{joint}[{k}]" for joint, k in part.terms)
 
 
 def _call(part) -> str:

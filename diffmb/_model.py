@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ._closing import CoordinateGroup, MarkerGroup, close, wanted_joints
 from ._errors import MechanismError
 from ._joints._abstract import AbstractJoint, kind_of
 from ._joints._free import Free
@@ -50,6 +51,7 @@ class Model(eqx.Module):
     com: Array  # (n, 3) in J
     inertia: Array  # (n, 3, 3) about the centre of mass, axes of J
     gravity: Array  # (3,)
+    closing: tuple[MarkerGroup | CoordinateGroup, ...]  # what closes loops and drives coordinates
     topology: Topology = eqx.field(static=True)
 
     @property
@@ -61,6 +63,40 @@ class Model(eqx.Module):
     def nv(self) -> int:
         """Number of speeds."""
         return self.topology.nv
+
+    @property
+    def nc(self) -> int:
+        """Number of constraint rows: cut joints, constraints, couplings and drives."""
+        return sum(len(group.names) * group.rows for group in self.closing)
+
+    @property
+    def levels(self) -> np.ndarray:
+        """(nc,): 0 for rows of position level, 1 for velocity, 2 for acceleration."""
+        return np.array([level for g in self.closing for _ in g.names for level in g.levels], int)
+
+    @property
+    def elements(self) -> dict[str, slice]:
+        """The rows of each cut joint, constraint, coupling and drive by name; a driven constraint has two names."""
+        found, start = {}, 0
+        for group in self.closing:
+            for names in group.names:
+                found |= dict.fromkeys(names, slice(start, start + group.rows))
+                start += group.rows
+        return found
+
+    def rows(self, name: str) -> slice:
+        """Where the rows of a cut joint, constraint, coupling or drive stand in the multipliers."""
+        found = self.elements
+        if name not in found:
+            raise MechanismError(f"{name!r} has no constraint rows; {nearest(name, list(found))}")
+        return found[name]
+
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        """Each row in words."""
+        return tuple(
+            f"{names[0]}: {row}" for g in self.closing for names in g.names for row in g.kind.row_names()
+        )
 
     def neutral(self) -> Array:
         """Coordinates at which the two markers of every joint coincide."""
@@ -89,8 +125,7 @@ class Model(eqx.Module):
     @property
     def inboard(self) -> tuple[str, ...]:
         """Names of the joints in the tree, body by body; a free joint that was added has the name of its body."""
-        top = self.topology
-        return tuple(top.joint_names[j] if j >= 0 else top.bodies[i] for i, j in enumerate(top.joint))
+        return _inboard(self.topology)
 
     def coordinates(self, joint: str) -> slice:
         """Where the joint's coordinates stand in q."""
@@ -126,7 +161,12 @@ class Model(eqx.Module):
         ]
         more = [f"  ... {len(top.bodies) - 40} more"] if len(top.bodies) > 40 else []
         cut = f", {len(top.cuts)} cut joints" if top.cuts else ""
+        cut += f", {self.nc} constraint rows" if self.nc else ""
         return "\n".join([f"Model: {len(top.bodies)} bodies, nq = {top.nq}, nv = {top.nv}{cut}", *rows, *more])
+
+
+def _inboard(top: Topology) -> tuple[str, ...]:
+    return tuple(top.joint_names[j] if j >= 0 else top.bodies[i] for i, j in enumerate(top.joint))
 
 
 def compile(mechanism: Mechanism) -> Model:
@@ -136,9 +176,10 @@ def compile(mechanism: Mechanism) -> Model:
     """
     if is_concrete(*jax.tree.leaves(mechanism)):
         check_numbers(mechanism)
+    wanted = wanted_joints(mechanism)
     topology = build_topology(
         tuple(body.name for body in mechanism.bodies),
-        [(j.name, j.parent.body, j.child.body, j.nq, j.nv, j.cut) for j in mechanism.joints],
+        [(j.name, j.parent.body, j.child.body, j.nq, j.nv, j.cut, j.name in wanted) for j in mechanism.joints],
     )
     named = {body.name: body for body in mechanism.bodies}
     bodies = [named[name] for name in topology.bodies]
@@ -149,7 +190,8 @@ def compile(mechanism: Mechanism) -> Model:
     markers = _stack([(j.parent.rotation, j.parent.position, j.child.rotation, j.child.position) for j in joints])
     numbers = _stack([(body.mass, body.com, body.inertia) for body in bodies])
     placement, frame, mass, com, inertia = _in_joint_frames(topology, markers, numbers)
-    return Model(_group(joints), placement, frame, mass, com, inertia, mechanism.gravity, topology)
+    closing = close(mechanism, topology, _inboard(topology), frame, _stack)
+    return Model(_group(joints), placement, frame, mass, com, inertia, mechanism.gravity, closing, topology)
 
 
 @partial(jax.jit, static_argnums=0)

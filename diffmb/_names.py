@@ -18,22 +18,35 @@ def nearest(name: object, names: Sequence[str]) -> str:
     return f"known names: {', '.join(repr(n) for n in names[:10])}{', ...' if len(names) > 10 else ''}"
 
 
-def check_names(bodies: Sequence[str], joints: Iterable[tuple[str, str, str]]) -> None:
-    """Refuses names that are missing, taken or unknown. `joints` are (name, parent body, child body)."""
+def check_names(
+    bodies: Sequence[str],
+    joints: Iterable[tuple[str, str, str]],
+    constraints: Iterable[tuple[str, str, str]] = (),
+    others: Iterable[tuple[str, str]] = (),
+) -> None:
+    """Refuses names that are missing, taken or unknown.
+
+    `joints` and `constraints` are (name, first body, second body), `others` (name, kind).
+    """
     taken: dict[str, str] = {}
     for name in bodies:
         _take(name, "body", taken)
     known = {WORLD, *taken}
-    for name, parent, child in joints:
-        _take(name, "joint", taken)
-        for role, body in (("parent", parent), ("child", child)):
-            if body not in known:
-                advice = nearest(body, [WORLD, *bodies])
-                raise MechanismError(f"joint {name!r}: its {role} is on {body!r}, which is not a body; {advice}")
-        if parent == child:
-            raise MechanismError(
-                f"joint {name!r} connects {parent!r} with itself; its parent and child must be different bodies"
-            )
+    families = (("joint", ("parent", "child"), joints), ("constraint", ("first", "second"), constraints))
+    for kind, roles, parts in families:
+        for name, first, second in parts:
+            _take(name, kind, taken)
+            for role, body in zip(roles, (first, second), strict=True):
+                if body not in known:
+                    advice = nearest(body, [WORLD, *bodies])
+                    raise MechanismError(f"{kind} {name!r}: its {role} is on {body!r}, which is not a body; {advice}")
+            if first == second:
+                raise MechanismError(
+                    f"{kind} {name!r} connects {first!r} with itself; its {' and '.join(roles)} must be different "
+                    "bodies"
+                )
+    for name, kind in others:
+        _take(name, kind, taken)
 
 
 def _take(name: str, kind: str, taken: dict[str, str]) -> None:
@@ -44,7 +57,7 @@ def _take(name: str, kind: str, taken: dict[str, str]) -> None:
     if name in taken:
         other = taken[name]
         both = (
-            f"two {'bodies' if kind == 'body' else 'joints'} are"
+            f"two {'bodies' if kind == 'body' else kind + 's'} are"
             if other == kind
             else f"a {other} and a {kind} are both"
         )

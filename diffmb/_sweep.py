@@ -38,7 +38,7 @@ def each(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def wide(batch: int) -> bool:
     """Whether there are enough samples to fill the vector units, so that scanning body by body pays."""
-    return batch >= 8
+    return batch >= 32
 
 
 def dense(topology: Topology, batch: int) -> bool:
@@ -147,7 +147,8 @@ def compose(topology: Topology, local: Pose) -> Pose:
         shifted = each(lambda V, arm: V[3:] + cross(V[:3], arm))(twist, arm)
         return world, Pose(turned, shifted)
 
-    return composed(local)
+    batch = max(local.rotation.shape[-1], local.translation.shape[-1])  # one of them may not move with the batch
+    return composed(jax.tree.map(lambda a: jnp.broadcast_to(a, (*a.shape[:-1], batch)), local))
 
 
 def _parents(topology: Topology, rotation: Array) -> Array:
@@ -205,12 +206,10 @@ def articulated_solve(topology: Topology, S: Array, inertia: Array, load: Array,
         y = Mt s        Mt' = Mt - y y^T / s.y        g' = g + y (b_j - s.g) / s.y
         x_j = (b_j - s.g - y.A_parent) / s.y
 
-    Mt and g travel as one 6x7 array. S (nv, 6, batch), inertia (n, 6, 6, batch), load (n, 6, batch), b (nv, batch).
+    for k right-hand sides at once (the loop's rows ride along: Wijckmans 1992, 3.5). Mt and the g travel as one array
+    of 6 x (6 + k). S (nv, 6, batch), inertia (n, 6, 6, batch), load (n, 6, k, batch), b (nv, k, batch).
     """
-    batch = b.shape[-1]
-    bodies = jnp.concatenate([inertia, jnp.broadcast_to(load, (*inertia.shape[:2], batch))[:, :, None]], 2)
-    carried = per_speed(topology, bodies)  # what each speed carries itself
-
+    carried = per_speed(topology, jnp.concatenate([inertia, load], 2))  # what each speed carries itself
     w = _eliminate_inward(topology, carried, S, b)
     return _accelerate_outward(topology, w, S)
 
@@ -218,7 +217,7 @@ def articulated_solve(topology: Topology, S: Array, inertia: Array, load: Array,
 def _eliminate(Mg: Array, s: Array, b: Array) -> tuple[Array, Array]:
     """What is left of (Mt, g) without the speed, and (y, s.g - b) / s.y, with which the speed is found afterwards."""
     y = (Mg * s[:, None]).sum(0)
-    w = jnp.concatenate([y[:6], (y[6] - b)[None]]) / (y[:6] * s).sum(0)
+    w = jnp.concatenate([y[:6], y[6:] - b]) / (y[:6] * s).sum(0)
     return Mg - y[:6, None] * w[None], w
 
 
@@ -243,7 +242,7 @@ def _eliminate_inward(topology: Topology, carried: Array, S: Array, b: Array) ->
 
 def _accelerate_outward(topology: Topology, w: Array, S: Array) -> Array:
     if walk(topology).speeds_are_chain:
-        return lax.scan(lambda A, x: _accelerate(A, *x), jnp.zeros_like(S[0]), (w, S))[1]
+        return lax.scan(lambda A, x: _accelerate(A, *x), _still(w, S), (w, S))[1]
 
     def step_from_parent(carry, x):  # stores first, then reads: see _outward
         store, last = carry
@@ -252,14 +251,20 @@ def _accelerate_outward(topology: Topology, w: Array, S: Array) -> Array:
         A, x = _accelerate(store[parent], w, s)
         return (store, A), x
 
-    store = jnp.zeros((topology.nv + 1, *S.shape[1:]), S.dtype)
+    root = _still(w, S)
+    store = jnp.zeros((topology.nv + 1, *root.shape), S.dtype)
     here, parent = jnp.arange(topology.nv), jnp.asarray(walk(topology).speed_parent)
-    return lax.scan(step_from_parent, (store, jnp.zeros_like(S[0])), (here, parent, w, S))[1]
+    return lax.scan(step_from_parent, (store, root), (here, parent, w, S))[1]
+
+
+def _still(w: Array, S: Array) -> Array:
+    """The world's acceleration for each right-hand side, (6, k, batch)."""
+    return jnp.zeros((6, w.shape[1] - 6, w.shape[-1]), S.dtype)
 
 
 def _accelerate(A: Array, w: Array, s: Array) -> tuple[Array, Array]:
-    x = -w[6] - (w[:6] * A).sum(0)
-    return A + s * x, x
+    x = -w[6:] - (w[:6, None] * A).sum(0)
+    return A + s[:, None] * x[None], x
 
 
 def per_speed(topology: Topology, bodies: Array) -> Array:

@@ -29,7 +29,11 @@ FREE_NQ, FREE_NV = 7, 6
 
 
 class Arc(NamedTuple):
-    """A joint as the topology sees it. `cut`: `True` opens a loop here, `False` never does, `None`: as it comes."""
+    """A joint as the topology sees it.
+
+    `cut`: `True` opens a loop here, `False` never does, `None`: as it comes, but rather elsewhere if its coordinates
+    are `wanted` by a drive or a coupling.
+    """
 
     name: str
     parent: str
@@ -37,6 +41,7 @@ class Arc(NamedTuple):
     nq: int
     nv: int
     cut: bool | None = None
+    wanted: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ class Topology:
 
 
 def build_topology(body_names: Sequence[str], joints: Sequence[tuple]) -> Topology:
-    """The tree of the graph. `joints` are (name, parent body, child body, nq, nv, cut); see `Arc`."""
+    """The tree of the graph. `joints` are (name, parent body, child body, nq, nv, cut, wanted); see `Arc`."""
     arcs = [Arc(*joint) for joint in joints]
     check_names(body_names, [arc[:3] for arc in arcs])
     names = (WORLD, *body_names)
@@ -173,8 +178,9 @@ def _spanning_forest(names: Sequence[str], arcs: list[Arc], ends: list[tuple[int
         return i
 
     tree = []
+    # Kruskal takes joints in this order; the sort is stable, so ties go by the user's order.
     candidates = [k for k, arc in enumerate(arcs) if arc.cut is not True]
-    for k in sorted(candidates, key=lambda k: (arcs[k].cut is not False, arcs[k].nv)):  # stable: ties in user's order
+    for k in sorted(candidates, key=lambda k: (arcs[k].cut is not False, not arcs[k].wanted, arcs[k].nv)):
         start, end = find(ends[k][0]), find(ends[k][1])
         if start != end:
             # Keep the lowest vertex as the label: then the world's part is labelled 0.

@@ -5,6 +5,7 @@ looked at once more, and the message says whose they are. Numbers that are being
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,6 @@ import numpy as np
 
 from ._bodies._rigid import check_body, check_value
 from ._errors import MechanismError
-from ._joints._abstract import AbstractJoint
 from ._mechanism import Mechanism
 from ._spatial._axis import is_concrete
 from ._topology import Topology
@@ -22,24 +22,29 @@ def check_numbers(mechanism: Mechanism) -> None:
     """Refuses NaN, infinity, wrong shapes, impossible masses and inertias, and directions of no length, by name."""
     for body in mechanism.bodies:
         check_body(body)
-    for joint in mechanism.joints:
-        _check_joint(joint)
+    for kind, parts in (
+        ("joint", mechanism.joints),
+        ("constraint", mechanism.constraints),
+        ("drive", mechanism.drives),
+    ):
+        for part in parts:
+            _check_part(f"{kind} {part.name!r}", part)
     check_value("the mechanism", "gravity", mechanism.gravity, (3,))
 
 
-_SHAPES = {"parent.position": (3,), "parent.rotation": (4,), "child.position": (3,), "child.rotation": (4,)}
+_MARKERS = ("parent", "child", "first", "second")
+_SHAPES = {f"{m}.{part}": shape for m in _MARKERS for part, shape in (("position", (3,)), ("rotation", (4,)))}
 
 
-def _check_joint(joint: AbstractJoint) -> None:
-    what = f"joint {joint.name!r}"
-    for path, value in jax.tree_util.tree_leaves_with_path(joint):
+def _check_part(what: str, part: Any) -> None:
+    for path, value in jax.tree_util.tree_leaves_with_path(part):
         if not isinstance(value, float) and not jnp.issubdtype(getattr(value, "dtype", bool), jnp.inexact):
             continue
         field = jax.tree_util.keystr(path, simple=True, separator=".")
         check_value(what, field, value, _SHAPES.get(field))
         if field.startswith("axis"):
             _check_direction(what, field, value, "give a vector of non-zero length")
-        elif field in ("parent.rotation", "child.rotation"):
+        elif field in _SHAPES and field.endswith("rotation"):
             _check_direction(what, field, value, "the quaternion (1, 0, 0, 0) means no rotation")
 
 

@@ -22,8 +22,10 @@ ORDER = (
     "_spatial",
     "_bodies",
     "_joints",
+    "_constraints",
     "_mechanism",
     "_topology",
+    "_closing",
     "_validate",
     "_model",
     "_checks",
@@ -33,6 +35,12 @@ ORDER = (
     "_configuration",
     "_kinematics",
     "_dynamics",
+    "_closure",
+    "_constrained",
+    "_reactions",
+    "_mobility",
+    "_assembly",
+    "_kinematic_simulation",
 )
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60

@@ -13,7 +13,7 @@ from diffmb._joints._abstract import kind_of, rank_deficient
 from diffmb._joints._reversed import reverse
 from diffmb._spatial._pose import quat_exp, quat_log, rotation_to_quat, twist_displacement, twist_velocity
 
-BATCH = 8  # wide enough for products to be written out; one sample alone takes the other way
+BATCH = 32  # wide enough for products to be written out; one sample alone takes the other way
 
 
 def cam(q, t, params):

@@ -8,7 +8,7 @@ import pytest
 from helpers import KINDS, SCLERONOMIC, central_difference, close, random_mechanism, random_states
 
 import diffmb as mb
-from diffmb._dynamics import _composite, _solve
+from diffmb._dynamics import _composite, mass_solve
 from diffmb._spatial._inertia import inertia_matrix
 from diffmb._sweep import articulated_solve, sum_inward, sum_outward
 from diffmb._topology import build_topology
@@ -178,7 +178,7 @@ def test_frame_invariance(tree):
         X = move @ joint.parent.pose
         return eqx.tree_at(lambda j: j.parent, joint, mb.Marker("world", X.translation, X.rotation))
 
-    other = mb.compile(mb.Mechanism(mech.bodies, [moved(j) for j in mech.joints], move.rotate(mech.gravity)))
+    other = mb.compile(mb.Mechanism(mech.bodies, [moved(j) for j in mech.joints], gravity=move.rotate(mech.gravity)))
     run = jax.jit(lambda m, *a: jax.vmap(lambda *x: mb.forward_dynamics(m, *x))(*a))
     close(run(other, q, v, tau, t), run(model, q, v, tau, t), 1e-9)
 
@@ -190,7 +190,7 @@ def test_relabelling(tree):
     shuffled = mb.Mechanism(
         [mech.bodies[i] for i in rng.permutation(len(mech.bodies))],
         [mech.joints[i] for i in rng.permutation(len(mech.joints))],
-        mech.gravity,
+        gravity=mech.gravity,
     )
     other = mb.compile(shuffled)
     q_of = np.concatenate([np.arange(model.nq)[model.coordinates(j)] for j in other.inboard])
@@ -208,7 +208,7 @@ def test_joints_given_from_the_outside_in():
             type(j)(j.name, j.child, j.parent, axis=j.axis, **({"pitch": j.pitch} if hasattr(j, "pitch") else {}))
             for j in outward.joints
         ],
-        outward.gravity,
+        gravity=outward.gravity,
     )
     a, b = mb.compile(outward), mb.compile(inward)
     assert all(b.topology.reversed)
@@ -314,7 +314,7 @@ def test_sweeps_against_the_tree_matrix(n, batch):
     close(vjp_in(x)[0], outward, 1e-13)
 
 
-@pytest.mark.parametrize("batch", [1, 9])
+@pytest.mark.parametrize("batch", [1, 33])
 def test_articulated_solve_is_the_dense_solve(batch):
     topology = _forest(40, seed=4)
     rng = np.random.default_rng(4)
@@ -323,12 +323,12 @@ def test_articulated_solve_is_the_dense_solve(batch):
     J = jnp.concatenate(
         [jnp.ones((40, 1)), jnp.zeros((40, 3)), (jnp.eye(3) + root @ jnp.swapaxes(root, 1, 2)).reshape(40, 9)], 1
     )[..., None] * jnp.ones(batch)
-    F, b = jnp.asarray(rng.standard_normal((40, 6, batch))), jnp.asarray(rng.standard_normal((topology.nv, batch)))
+    F, b = (jnp.asarray(rng.standard_normal((*shape, 2, batch))) for shape in ((40, 6), (topology.nv,)))
     M = np.moveaxis(np.asarray(_composite(topology, S, J)), -1, 0)
-    right = b - (S * sum_inward(topology, F)[walk(topology).speed_body]).sum(1)
-    expected = np.linalg.solve(M, np.asarray(right.T)[..., None])[..., 0].T
+    right = b - (S[:, :, None] * sum_inward(topology, F)[walk(topology).speed_body]).sum(1)
+    expected = np.moveaxis(np.linalg.solve(M, np.moveaxis(np.asarray(right), -1, 0)), 0, -1)
     close(articulated_solve(topology, S, jax.vmap(inertia_matrix)(J), F, b), expected, 1e-8)
-    close(_solve(topology, S, J, F, b), expected, 1e-8)
+    close(mass_solve(topology, S, J, F, b), expected, 1e-8)
 
 
 def test_far_from_the_origin():
@@ -344,7 +344,7 @@ def test_far_from_the_origin():
             else j
             for k, j in enumerate(mech.joints)
         ],
-        mech.gravity,
+        gravity=mech.gravity,
     )
     near_model, far_model = mb.compile(mech), mb.compile(far)
     q, v, tau, _ = random_states(near_model, 1, 8)

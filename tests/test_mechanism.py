@@ -57,7 +57,7 @@ def test_parts_by_name():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("cranck", "there is no body or joint 'cranck' in the mechanism; did you mean 'crank'?"),
+        ("cranck", "there is no part 'cranck' in the mechanism; did you mean 'crank'?"),
         ("xyz", "known names: 'crank', 'coupler', 'rocker', 'A', 'B', 'C', 'D'"),
         ("world", "'world' is the ground: joints may refer to it, but it has no numbers of its own"),
     ],
@@ -70,7 +70,7 @@ def test_unknown_names(name, message):
 
 def test_any_iterable_of_parts_will_do():
     mechanism = four_bar()
-    same = Mechanism(iter(mechanism.bodies), tuple(mechanism.joints), mechanism.gravity)
+    same = Mechanism(iter(mechanism.bodies), tuple(mechanism.joints), gravity=mechanism.gravity)
     assert isinstance(same.bodies, tuple) and isinstance(same.joints, tuple)
     assert eqx.tree_equal(same, mechanism)
 
@@ -141,7 +141,7 @@ def test_changing_numbers_changes_no_structure():
     assert len(traces) == 1
     assert jax.tree.structure(mechanism) == jax.tree.structure(heavier)
     assert jax.tree.structure(mechanism) != jax.tree.structure(
-        Mechanism(mechanism.bodies, mechanism.joints[:3], mechanism.gravity)
+        Mechanism(mechanism.bodies, mechanism.joints[:3], gravity=mechanism.gravity)
     )
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from closed import four_bar
 from helpers import close, random_mechanism, random_states
 from jax import export
 
@@ -132,6 +133,21 @@ def _public(model, q, v, vd):
     }
 
 
+def _closed(model, q, v):
+    """The functions of loops and drives; the result of each as arrays."""
+    return {
+        "dynamics": lambda: mb.dynamics(model, q, v).lam,
+        "constraint_residual": lambda: mb.constraint_residual(model, q),
+        "constraint_rate": lambda: mb.constraint_rate(model, q, v),
+        "constraint_jacobian": lambda: mb.constraint_jacobian(model, q),
+        "constraint_bias": lambda: mb.constraint_bias(model, q, v),
+        "reactions": lambda: mb.reactions(model, q, v).wrenches,
+        "assemble": lambda: mb.assemble(model, q, v, throw=False).q,
+        "mobility": lambda: mb.mobility(model, q).singular_values,
+        "simulate_kinematics": lambda: mb.simulate_kinematics(model, q, jnp.arange(3.0), throw=False).q,
+    }
+
+
 @pytest.mark.parametrize("batch", [False, True])
 def test_every_function_lowers_for_cuda(case, batch):
     """Exported for CPU and CUDA in one go, gradient included, although no GPU is here to run it."""
@@ -151,11 +167,48 @@ def test_every_function_lowers_for_cuda(case, batch):
     assert "custom_call" not in exported.mlir_module() or not batch  # the dense route calls the Cholesky solver
 
 
+def test_loops_lower_for_cuda():
+    drive = mb.PositionDrive("motor", "A", lambda t, w: w * t, 2.0)
+    model = mb.compile(four_bar(drives=[drive]))
+
+    def everything(model, q, v):
+        loss = lambda model, q, v: (mb.forward_dynamics(model, q, v) ** 2).sum()
+        return {name: f() for name, f in _closed(model, q, v).items()}, jax.grad(loss, (0, 1, 2))(model, q, v)
+
+    leaves, structure = jax.tree.flatten((model, jnp.array([0.5, 0.2, 0.8]), jnp.ones(3)))
+    flat = jax.jit(lambda *leaves: jax.tree.leaves(everything(*jax.tree.unflatten(structure, leaves))))
+    assert export.export(flat, platforms=("cpu", "cuda"))(*leaves).platforms == ("cpu", "cuda")
+
+
+def test_a_batch_of_loops_is_a_loop():
+    """Accelerations, multipliers and gradients of 70 four-bars in one batch (tiled, elimination) and one by one."""
+    model = mb.compile(four_bar())
+    rng = np.random.default_rng(3)
+    state = mb.assemble(model, {"A": 0.5}, {"A": 1.0}, guess={"B": 0.2, "C": 0.8})
+    moved = lambda angle: mb.assemble(model, {"A": angle}, {"A": 2.0}, guess=model.unpack(state.q), throw=False)
+    states = jax.jit(jax.vmap(moved))(jnp.linspace(0.3, 1.5, 130))
+    assert bool(states.ok.all())
+    tau = jnp.asarray(rng.standard_normal((130, 3)))
+
+    def run(q, v, tau):
+        loss = lambda q, v, tau: (lambda d: ((d.vd**2).sum() + d.lam.sum(), d))(mb.dynamics(model, q, v, tau))
+        gradient, d = jax.grad(loss, (0, 1, 2), has_aux=True)(q, v, tau)
+        return d.vd, d.lam, gradient
+
+    batch = jax.jit(jax.vmap(run))(states.q, states.v, tau)
+    single = jax.jit(run)
+    for k in (0, 64, 129):
+        one = single(states.q[k], states.v[k], tau[k])
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(jax.tree.map(lambda x: x[k], batch)), strict=True):
+            close(b, a, 1e-8)
+
+
 def test_every_public_function_is_covered_above(case):
     functions = {
         name for name in dir(mb) if name[0].islower() and callable(getattr(mb, name)) and not name.startswith("_")
     }
     made_before = {"box", "cylinder", "massless", "rod", "sphere", "compile", "rotation_about", "rank_deficient"}
     made_before |= {"body_from_log_cholesky", "inertia_to_log_cholesky"}
+    made_before |= {"gear", "rack", "screw_coupling", "cam_profile"}
     _, model, (q, v, vd, _) = case
-    assert functions - made_before == set(_public(model, q[0], v[0], vd[0]))
+    assert functions - made_before == {*_public(model, q[0], v[0], vd[0]), *_closed(model, q[0], v[0])}

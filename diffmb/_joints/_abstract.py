@@ -4,6 +4,7 @@
     V = S(q, t) v + s(q, t)     twist of child in parent, in the child marker's axes at its origin: vee(X^-1 Xdot)
     A = S vd + b(q, v, t)       its time derivative in the child marker's axes; b = Sdot v + sdot, the bias
     qd = N(q) v                 v are the speeds; qd = v unless the coordinates live on a manifold (unit quaternions)
+    phi(X, t) = 0               6 - nv rows that hold exactly when X is a pose of this joint: the joint as a constraint
 
 Only `pose` must be written: the others follow from it by jvp (Sol 1983, ch. 3: all partial derivatives of a hinge
 follow from c(q, t) and C(q, t)). Kinds that matter for speed give closed forms. Arrays have component axes first and
@@ -24,6 +25,7 @@ from .._bodies._marker import Marker, as_marker
 from .._spatial._pose import Pose
 from .._spatial._twist import body_twist
 from .._spatial._vector import eye, matvec
+from ._locate import generic_rows
 
 if TYPE_CHECKING:
     from typing import ClassVar as AbstractClassVar  # equinox's own is an instance variable to pyright
@@ -89,6 +91,14 @@ class AbstractJoint(eqx.Module):
     def neutral(self) -> Array:
         """Coordinates at which the markers coincide, (nq,)."""
         return jnp.zeros(self.nq)
+
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        """phi, (6 - nv, *batch), of a pose of the child marker in the parent marker: what closes a loop here."""
+        return generic_rows(self, rel, t)
+
+    def row_names(self) -> tuple[str, ...]:
+        """What each row of `constraint` holds."""
+        return tuple(f"row {k + 1}" for k in range(6 - self.nv))
 
 
 class AbstractConstantJoint(AbstractJoint):

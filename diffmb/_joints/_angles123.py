@@ -63,3 +63,6 @@ class Angles123(AbstractJoint):
         ])  # fmt: skip
         slide = vecmat(v[3:], _rotation(s, c))
         return join(spin_rate, -cross(matvec(_rates_to_spin(s, c), v[:3]), slide))
+
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        return rel.translation[:0]

@@ -13,6 +13,7 @@ from .._spatial._axis import as_axis
 from .._spatial._pose import Pose, rotation_about
 from .._spatial._vector import join, stack, unit
 from ._abstract import AbstractConstantJoint
+from ._rows import SIDE, TILT, no_side, no_tilt
 
 
 class Cylindrical(AbstractConstantJoint):
@@ -33,3 +34,10 @@ class Cylindrical(AbstractConstantJoint):
         axis = unit(self.axis)
         zero = jnp.zeros_like(axis)
         return stack([join(axis, zero), join(zero, axis)], 1)
+
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        axis = unit(self.axis)
+        return join(no_tilt(rel, axis), no_side(rel, axis))
+
+    def row_names(self) -> tuple[str, ...]:
+        return TILT + SIDE

@@ -59,3 +59,6 @@ class Free(AbstractConstantJoint):
 
     def neutral(self) -> Array:
         return jnp.asarray([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
+
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        return rel.translation[:0]

@@ -91,4 +91,4 @@ class Hinge(AbstractJoint):
         return Pose(rotation, translation)
 
     def pose(self, q: Array, t: Array) -> Pose:
-        return lift(self._sample, q, t, self.params)
+        return lift(self._sample, q.ndim - 1, q, t, self.params)

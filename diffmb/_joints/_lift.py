@@ -2,7 +2,7 @@
 
     F(q, t, params)[..., i] = f(q[..., i], t[i], params[..., i])
 
-The batch axis is the last one; t and the leaves of params may have length one there.
+Batch axes are the last ones; any argument may have length one there.
 """
 
 from collections.abc import Callable
@@ -24,24 +24,22 @@ def as_params(params: Any) -> Any:
             return as_array(value)
         except (TypeError, ValueError) as error:
             raise MechanismError(
-                f"the params of a joint hold {value!r}, which is not a number or an array; keep only numbers there"
+                f"the params hold {value!r}, which is not a number or an array; keep only numbers there"
             ) from error
 
     return jax.tree.map(leaf, params)
 
 
-def lift(function: Callable, q: Array, t: Array, params: Any) -> Any:
-    """`function(q, t, params)`, written for q of shape (nq,), over the trailing axes of `q`."""
-    rank = q.ndim - 1
+def lift(function: Callable, rank: int, *args: Any) -> Any:
+    """`function(*args)`, written for one sample, over the last `rank` axes of every array in the arguments."""
     if rank == 0:
-        return function(q, t, params)
-    batch = q.shape[1:]
-    for shape in [jnp.shape(t)] + [x.shape[x.ndim - rank :] for x in jax.tree.leaves(params)]:
-        batch = jnp.broadcast_shapes(batch, shape)
-    spread = lambda x: jnp.broadcast_to(x, x.shape[: x.ndim - rank] + batch)
+        return function(*args)
+    batch = ()
+    for x in jax.tree.leaves(args):
+        batch = jnp.broadcast_shapes(batch, x.shape[max(x.ndim - rank, 0) :])
     for _ in range(rank):
         function = jax.vmap(function, in_axes=-1, out_axes=-1)
-    return function(spread(q), jnp.broadcast_to(t, batch), jax.tree.map(spread, params))
+    return function(*jax.tree.map(lambda x: jnp.broadcast_to(x, x.shape[: max(x.ndim - rank, 0)] + batch), args))
 
 
 def as_component(value: Any, like: Array) -> Array:

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from .._spatial._pose import Pose
-from .._spatial._vector import sin_cos, stack
+from .._spatial._vector import join, sin_cos, stack
 from ._abstract import AbstractJoint
+from ._rows import TILT
 
 
 class Planar(AbstractJoint):
@@ -43,3 +44,9 @@ class Planar(AbstractJoint):
     def bias(self, q: Array, v: Array, t: Array) -> Array:
         s, c = sin_cos(q[2])
         return stack([0.0, 0.0, 0.0, (c * v[1] - s * v[0]) * v[2], -(c * v[0] + s * v[1]) * v[2], 0.0])
+
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        return join(rel.rotation[:2, 2], rel.translation[2:])
+
+    def row_names(self) -> tuple[str, ...]:
+        return (*TILT, "off the plane")

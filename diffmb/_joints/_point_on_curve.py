@@ -47,4 +47,4 @@ class PointOnCurve(AbstractJoint):
         return Pose(jnp.eye(3, dtype=point.dtype), point)
 
     def pose(self, q: Array, t: Array) -> Pose:
-        return lift(self._sample, q, t, self.params)
+        return lift(self._sample, q.ndim - 1, q, t, self.params)

@@ -13,6 +13,7 @@ from .._spatial._axis import as_axis
 from .._spatial._pose import Pose
 from .._spatial._vector import eye, join, unit
 from ._abstract import AbstractConstantJoint
+from ._rows import SIDE, TURN, no_side, no_turn
 
 
 class Prismatic(AbstractConstantJoint):
@@ -28,3 +29,9 @@ class Prismatic(AbstractConstantJoint):
 
     def constant_subspace(self) -> Array:
         return join(jnp.zeros_like(self.axis), unit(self.axis))[:, None]
+
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        return join(no_turn(rel), no_side(rel, unit(self.axis)))
+
+    def row_names(self) -> tuple[str, ...]:
+        return TURN + SIDE

@@ -50,6 +50,12 @@ class Reversed(AbstractJoint):
     def neutral(self) -> Array:
         return self.inner.neutral()
 
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        return self.inner.constraint(rel.inverse(), t)
+
+    def row_names(self) -> tuple[str, ...]:
+        return self.inner.row_names()
+
 
 def reverse(joint: AbstractJoint) -> Reversed:
     """The same connection with parent and child exchanged."""

@@ -13,6 +13,7 @@ from .._spatial._axis import as_axis
 from .._spatial._pose import Pose, rotation_about
 from .._spatial._vector import join, unit
 from ._abstract import AbstractConstantJoint
+from ._rows import PLACE, TILT, no_tilt
 
 
 class Revolute(AbstractConstantJoint):
@@ -28,3 +29,9 @@ class Revolute(AbstractConstantJoint):
 
     def constant_subspace(self) -> Array:
         return join(unit(self.axis), jnp.zeros_like(self.axis))[:, None]
+
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        return join(no_tilt(rel, unit(self.axis)), rel.translation)
+
+    def row_names(self) -> tuple[str, ...]:
+        return TILT + PLACE

@@ -19,6 +19,7 @@ from .._spatial._axis import as_axis
 from .._spatial._pose import Pose, rotation_about
 from .._spatial._vector import cross, join, stack, unit, vecmat
 from ._abstract import AbstractJoint
+from ._rows import SIDE, TILT, no_side, no_tilt
 
 
 class RotationTranslation(AbstractJoint):
@@ -52,3 +53,9 @@ class RotationTranslation(AbstractJoint):
     def bias(self, q: Array, v: Array, t: Array) -> Array:
         rate = cross(*self._axes(q)) * (v[0] * v[1])
         return join(jnp.zeros_like(rate), rate)
+
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        return join(no_tilt(rel, unit(self.axis)), no_side(rel, unit(self.slide)))
+
+    def row_names(self) -> tuple[str, ...]:
+        return TILT + SIDE

@@ -13,8 +13,10 @@ from jax import Array
 from .._errors import MechanismError
 from .._spatial._axis import as_array, as_axis
 from .._spatial._pose import Pose, rotation_about
-from .._spatial._vector import join, unit
+from .._spatial._twist import axial
+from .._spatial._vector import dot, join, unit
 from ._abstract import AbstractConstantJoint
+from ._rows import SIDE, TILT, no_side, no_tilt
 
 
 class Screw(AbstractConstantJoint):
@@ -44,3 +46,12 @@ class Screw(AbstractConstantJoint):
     def constant_subspace(self) -> Array:
         axis = unit(self.axis)
         return join(axis, axis * self.pitch)[:, None]
+
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        axis = unit(self.axis)
+        wanted = rotation_about(axis, dot(axis, rel.translation) / self.pitch)
+        slip = dot(axis, axial(rel.rotation, wanted)) * self.pitch
+        return join(no_tilt(rel, axis), no_side(rel, axis), slip[None])
+
+    def row_names(self) -> tuple[str, ...]:
+        return TILT + SIDE + ("thread",)

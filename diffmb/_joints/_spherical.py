@@ -15,6 +15,7 @@ from jax import Array
 from .._spatial._pose import Pose, quat_conjugate, quat_exp, quat_log, quat_multiply, quat_rate, quat_to_rotation
 from .._spatial._vector import join
 from ._abstract import AbstractConstantJoint
+from ._rows import PLACE
 
 
 class Spherical(AbstractConstantJoint):
@@ -49,3 +50,9 @@ class Spherical(AbstractConstantJoint):
 
     def neutral(self) -> Array:
         return jnp.asarray([1.0, 0.0, 0.0, 0.0])
+
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        return rel.translation
+
+    def row_names(self) -> tuple[str, ...]:
+        return PLACE

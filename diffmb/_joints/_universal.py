@@ -15,8 +15,9 @@ from jax import Array
 from .._errors import MechanismError
 from .._spatial._axis import as_axis, is_concrete
 from .._spatial._pose import Pose, rotation_about
-from .._spatial._vector import cross, join, matmul, stack, unit, vecmat
+from .._spatial._vector import cross, dot, join, matmul, matvec, stack, unit, vecmat
 from ._abstract import AbstractJoint
+from ._rows import PLACE
 
 
 class Universal(AbstractJoint):
@@ -60,3 +61,11 @@ class Universal(AbstractJoint):
     def bias(self, q: Array, v: Array, t: Array) -> Array:
         spin = cross(*self._axes(q)) * (v[0] * v[1])
         return join(spin, jnp.zeros_like(spin))
+
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        first, second = unit(self.axis1), unit(self.axis2)
+        angle = dot(first, matvec(rel.rotation, second)) - dot(first, second)
+        return join(angle[None], rel.translation)
+
+    def row_names(self) -> tuple[str, ...]:
+        return ("angle of the axes",) + PLACE

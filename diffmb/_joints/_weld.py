@@ -10,8 +10,9 @@ import numpy as np
 from jax import Array
 
 from .._spatial._pose import Pose
-from .._spatial._vector import eye
+from .._spatial._vector import eye, join
 from ._abstract import AbstractConstantJoint
+from ._rows import PLACE, TURN, no_turn
 
 
 class Weld(AbstractConstantJoint):
@@ -26,3 +27,9 @@ class Weld(AbstractConstantJoint):
 
     def constant_subspace(self) -> np.ndarray:
         return np.zeros((6, 0), int)
+
+    def constraint(self, rel: Pose, t: Array) -> Array:
+        return join(no_turn(rel), rel.translation)
+
+    def row_names(self) -> tuple[str, ...]:
+        return TURN + PLACE

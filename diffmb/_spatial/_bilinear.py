@@ -122,7 +122,7 @@ def _written_out(kind: Kind, lead: int):
 def _compute(a: Array, b: Array, *, kind: Kind, lead: int) -> Array:
     """Written out for a wide batch, which is fast to run; as one broadcast sum otherwise, which is quick to compile."""
     behind = max(math.prod(x.shape[lead + len(s) :]) for x, s in zip((a, b), kind.shapes[1:], strict=True))
-    if behind < 8:
+    if behind < 32:
         return _as_one_sum(kind, lead, a, b)
     front = jnp.broadcast_shapes(a.shape[:lead], b.shape[:lead])
     a = jnp.broadcast_to(a, front + a.shape[lead:])

@@ -1,0 +1,191 @@
+"""REACTIONS: the wrench that every joint, constraint and drive exerts, from the balance of the bodies beyond it.
+
+    F_i = J_i (A_i - g) + V_i x* J_i V_i - external wrench + row loads               load that moves body i
+    inward sum of F                                   what joint i transmits from its parent to body i (Sol 1983, ch. 8)
+    -P^T lam                                          what a cut joint or constraint exerts on its second marker
+
+The wrench of a tree joint holds everything that passes through it: the reaction, tau, and the load of drives and
+couplings on its coordinates; these loads alone are entries of their own, as the shortest wrench w with S^T w = load.
+Where redundant rows leave the multipliers free, the shortest multipliers are used and the entry is marked.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ._batch import batch_last
+from ._bodies._marker import Marker
+from ._checks import Wrenches, as_time, as_wrenches
+from ._closing import CoordinateGroup, MarkerGroup
+from ._closure import all_rows, jacobian_rows, place, row_loads
+from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
+from ._constrained import constrained_dynamics, factors
+from ._dynamics import Pairs, check_motion, loads
+from ._errors import MechanismError
+from ._kinematics import kinematics
+from ._model import Model
+from ._names import nearest
+from ._spatial._pose import Pose
+from ._spatial._vector import cross, eye, join, matmul, matvec, transpose, vecmat
+from ._sweep import each, sum_inward
+from ._walk import walk
+
+
+class Reactions(eqx.Module):
+    """Wrenches (moment, force) on the child of each joint, or on the second marker of each constraint, at its origin.
+
+    `reactions["B"]` is one of them, (6,). `reactions.unique("B")` tells whether redundant rows leave it undetermined.
+    A coupling of several joints has one entry for each: `reactions["gear: A"]`.
+    """
+
+    wrenches: Array  # (entries, 6)
+    determined: Array  # (entries,)
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    def __getitem__(self, name: str) -> Array:
+        return self.wrenches[self._index(name)]
+
+    def unique(self, name: str) -> Array:
+        return self.determined[self._index(name)]
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise MechanismError(f"there is no reaction {name!r}; {nearest(name, self.names)}")
+        return self.names.index(name)
+
+
+def reactions(
+    model: Model, q, v, tau=None, t: Any = 0.0, wrenches: Wrenches | None = None, frame: str | Marker = "world"
+) -> Reactions:
+    """The wrench at every joint, constraint and drive while the mechanism moves as `dynamics` says.
+
+    **Arguments:**
+
+    - `q`, `v`, `tau`, `t`, `wrenches`: as in `dynamics`.
+    - `frame`: the axes of the components: "world", "child" or "parent" for the markers of each joint (second and first
+        for a constraint), or a body or `Marker`.
+    """
+    q, v, tau = check_motion(model, q, v, "tau", tau)
+    t = as_time(t, q)
+    found, parent, child, determined = _reactions(model, q, v, tau, t, as_wrenches(wrenches))
+    if frame == "child" or frame == "parent":
+        axes = child if frame == "child" else parent
+    elif frame == "world":
+        axes = jnp.broadcast_to(jnp.eye(3, dtype=q.dtype), child.shape)
+    else:
+        axes = jnp.broadcast_to(kinematics(model, q, t=t)[frame].pose.rotation, child.shape)
+    turned = jax.vmap(lambda w, R: jnp.concatenate([R.T @ w[:3], R.T @ w[3:]]))(found, axes)
+    return Reactions(turned, determined, _entries(model))
+
+
+def _entries(model: Model) -> tuple[str, ...]:
+    """Tree joints body by body, then the elements group by group."""
+    elements = [name for g in model.closing for name in g.wrench_names(lambda speed: _joint_of(model, speed))]
+    return (*model.inboard, *elements)
+
+
+def _joint_of(model: Model, speed: int) -> str:
+    return model.inboard[int(walk(model.topology).speed_body[speed])]
+
+
+@batch_last
+def _reactions(model: Model, q, v, tau, t, wrenches: Pairs):
+    vd, lam = constrained_dynamics(model, q, v, tau, t, wrenches)
+    c = configuration(model, q, t)
+    J = world_inertias(model, c)
+    V, own = twists(model, c, q, v, t)
+    A = accelerations(model, c, own, vd)
+    rows = all_rows(model, c, q, v, vd, V, A, t)
+    F = loads(model, c, J, V, A, wrenches)
+    if rows:
+        F = F + row_loads(model, c, rows, lam)[0]
+    found, parent, child = _tree_entries(model, c, F)
+    parts = [(found, parent, child)]
+    for group, r, share in zip(model.closing, rows, _shares(model, lam), strict=True):
+        load = -each(vecmat)(share, r.slope)
+        if isinstance(group, MarkerGroup):
+            parts.append(_marker_entries(group, c, load))
+        else:
+            parts.append(_coordinate_entries(model, c, group, load, parent, child))
+    batch = max(x.shape[-1] for part in parts for x in part)
+    spread = lambda x: jnp.broadcast_to(x, (*x.shape[:-1], batch))
+    together = [jnp.concatenate([spread(part[k]) for part in parts]) for k in range(3)]
+    return *together, _determined(model, c, J, rows, together[0])
+
+
+def _shares(model: Model, lam: Array) -> list[Array]:
+    ends = np.cumsum([len(g.names) * g.rows for g in model.closing])
+    pieces = jnp.split(lam, ends[:-1]) if len(ends) else []
+    return [x.reshape(len(g.names), g.rows, lam.shape[-1]) for x, g in zip(pieces, model.closing, strict=True)]
+
+
+def _tree_entries(model: Model, c: Configuration, F: Array) -> tuple[Array, Array, Array]:
+    """What each inboard joint puts on its child as the user wrote it: reversed joints turn over."""
+    total = sum_inward(model.topology, F)
+    world = jnp.broadcast_to(eye(3, c.pose.translation[0]), c.pose.rotation[:1].shape)
+    padded = jnp.concatenate([c.pose.rotation, world])
+    origin = jnp.concatenate([c.pose.translation, jnp.zeros_like(c.pose.translation[:1])])
+    number = np.asarray(model.topology.parent) - 1  # -1: the world, last in the padded arrays
+    inner = each(Pose.__matmul__)(Pose(padded[number], origin[number]), model.placement)
+    backward = np.asarray(model.topology.reversed)
+    flip = backward[:, None, None]
+    point = jnp.where(flip, inner.translation, c.pose.translation) - c.centre
+    wrench = each(lambda w, arm: join(w[:3] - cross(arm, w[3:]), w[3:]))(total, point)
+    wrench = wrench * jnp.where(flip, -1.0, 1.0)
+    turned = flip[..., None]
+    parent = jnp.where(turned, c.pose.rotation, inner.rotation)
+    return wrench, parent, jnp.where(turned, inner.rotation, c.pose.rotation)
+
+
+def _marker_entries(group: MarkerGroup, c: Configuration, load: Array) -> tuple[Array, Array, Array]:
+    where = place(group, c)
+    wrench = each(lambda w, R: join(matvec(R, w[:3]), matvec(R, w[3:])))(load, where.rotation)
+    parent = each(lambda R, X: matmul(R, transpose(X.rotation)))(where.rotation, where.pose)
+    return wrench, parent, where.rotation
+
+
+def _coordinate_entries(model: Model, c: Configuration, group: CoordinateGroup, load: Array, parent, child):
+    """The shortest wrench at the joint's frame that puts `load` on its speeds."""
+    found, bodies = [], []
+    for e, speeds in enumerate(group.speeds):
+        for body in dict.fromkeys(int(walk(model.topology).speed_body[s]) for s in speeds):
+            own = [k for k, s in enumerate(speeds) if int(walk(model.topology).speed_body[s]) == body]
+            mine = model.topology.v_start[body] + np.arange(model.topology.nvs[body])
+            arm = c.arm[body]
+            S = each(lambda s: join(s[:3], s[3:] + cross(s[:3], arm)))(c.columns[mine])  # at the joint frame
+            tau = jnp.zeros((len(mine), load.shape[-1]), load.dtype)
+            for k in own:
+                tau = tau.at[speeds[k] - mine[0]].add(load[e, k])
+            gram = jnp.einsum("aiz,biz->zab", S, S)
+            right = jnp.broadcast_to(tau, (len(mine), gram.shape[0])).T[..., None]
+            found.append(jnp.einsum("aiz,za->iz", S, jnp.linalg.solve(gram, right)[..., 0]))
+            bodies.append(body)
+    index = np.asarray(bodies)
+    return jnp.stack(found), parent[index], child[index]
+
+
+def _determined(model: Model, c: Configuration, J: Array, rows, like: Array) -> Array:
+    """Whether an entry stays the same when lam moves along what redundant rows leave free."""
+    if not rows:
+        return jnp.ones(like.shape[:1] + like.shape[-1:], bool)
+    f = factors(model, c, J, jacobian_rows(model, c, rows))
+    N = jnp.eye(model.nc, dtype=like.dtype)[..., None] - jnp.einsum("ijz,jkz->ikz", f.A, f.A_plus)
+
+    def moved(n):  # one column of N
+        F = row_loads(model, c, rows, n)[0]
+        parts = [jnp.abs(_tree_entries(model, c, F)[0]).max(1)]
+        for group, r, share in zip(model.closing, rows, _shares(model, n), strict=True):
+            load = jnp.abs(each(vecmat)(share, r.slope)).max(1)
+            if isinstance(group, CoordinateGroup):
+                joints = [len({_joint_of(model, s) for s in speeds}) for speeds in group.speeds]
+                load = jnp.repeat(load, np.asarray(joints), 0)
+            parts.append(load)
+        batch = max(p.shape[-1] for p in parts)
+        return jnp.concatenate([jnp.broadcast_to(p, (p.shape[0], batch)) for p in parts])
+
+    change = jax.vmap(moved, 1)(N).max(0)
+    return jnp.broadcast_to(change, like.shape[:1] + like.shape[-1:]) < np.finfo(like.dtype).eps ** 0.5
