@@ -27,8 +27,8 @@ from ._dynamics import mass_matrix
 from ._errors import MechanismError
 from ._kinematics import difference, qdot, retract
 from ._model import Model
+from ._pseudo_inverse import pseudo_inverse
 from ._spatial._axis import is_concrete
-from ._spatial._pseudo_inverse import pseudo_inverse
 
 _SCATTER = (0.0, 0.1, 0.3, 0.6, 1.0, 1.0, 1.5, 1.5)  # how far the starts lie from the guess, rad or m
 _STEPS = 200  # of one start

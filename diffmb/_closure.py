@@ -31,7 +31,7 @@ from ._model import Model
 from ._spatial._pose import Pose
 from ._spatial._twist import cross_motion
 from ._spatial._vector import cross, eye, join, matvec, vecmat
-from ._sweep import each, per_body, sum_outward
+from ._sweep import each, per_body, sum_outward, take
 from ._walk import walk
 
 
@@ -56,10 +56,10 @@ def place(group: MarkerGroup, c: Configuration) -> Place:
     world = jnp.broadcast_to(eye(3, c.pose.translation[0]), c.pose.rotation.shape[1:])
     rotation = jnp.concatenate([c.pose.rotation, world[None]])
     position, centre = (jnp.concatenate([x, jnp.zeros_like(x[:1])]) for x in (c.pose.translation, _full(c)))
-    A = each(Pose.__matmul__)(Pose(rotation[a], position[a]), group.first)
-    B = each(Pose.__matmul__)(Pose(rotation[b], position[b]), group.second)
+    A = each(Pose.__matmul__)(Pose(take(rotation, a), take(position, a)), group.first)
+    B = each(Pose.__matmul__)(Pose(take(rotation, b), take(position, b)), group.second)
     relative = each(lambda A, B: A.inverse() @ B)(A, B)
-    return Place(relative, B.rotation, (B.translation - centre[b], B.translation - centre[a]))
+    return Place(relative, B.rotation, (B.translation - take(centre, b), B.translation - take(centre, a)))
 
 
 def _full(c: Configuration) -> Array:
@@ -75,7 +75,7 @@ def _ends(group: MarkerGroup, where: Place, field: Array) -> tuple[Array, Array]
     """A field of twists (n, 6, batch) at B's origin: of b and of a."""
     a, b = (np.asarray(side) for side in zip(*group.ends, strict=True))
     padded = jnp.concatenate([field, jnp.zeros_like(field[:1])])
-    return each(_at)(padded[b], where.arms[0]), each(_at)(padded[a], where.arms[1])
+    return each(_at)(take(padded, b), where.arms[0]), each(_at)(take(padded, a), where.arms[1])
 
 
 def _in_axes(where: Place, field: Array) -> Array:
@@ -101,7 +101,7 @@ def positions(model: Model, c: Configuration, q: Array, t: Array) -> Array:
     found = []
     for group in model.closing:
         if group.kind.nh:
-            x = place(group, c).pose if isinstance(group, MarkerGroup) else q[np.asarray(group.coordinates)]
+            x = place(group, c).pose if isinstance(group, MarkerGroup) else take(q, np.asarray(group.coordinates))
             found.append(each(lambda kind, x: kind.phi(t, x))(group.kind, x))
     return _together(found, c)
 
@@ -115,7 +115,7 @@ def rates(model: Model, c: Configuration, q: Array, v: Array, V: Array, t: Array
                 where = place(group, c)
                 x, xd = where.pose, _relative(group, where, V)
             else:
-                x, xd = q[np.asarray(group.coordinates)], v[np.asarray(group.speeds)]
+                x, xd = take(q, np.asarray(group.coordinates)), take(v, np.asarray(group.speeds))
             t, x, xd = _spread(t, x, xd)
             found.append(each(lambda kind, x, xd: kind.rate(t, x, xd))(group.kind, x, xd))
     return _together(found, c)
@@ -149,8 +149,8 @@ def all_rows(model: Model, c: Configuration, q, v, vd, V: Array, A: Array, t) ->
             x, xd, xdd = where.pose, _relative(group, where, V), _relative_acceleration(group, where, V, A)
         else:
             where, speeds = None, np.asarray(group.speeds)
-            x, xd = q[np.asarray(group.coordinates)], v[speeds]
-            xdd = jnp.zeros_like(xd) if vd is None else vd[speeds]
+            x, xd = take(q, np.asarray(group.coordinates)), take(v, speeds)
+            xdd = jnp.zeros_like(xd) if vd is None else take(vd, speeds)
         t, x, xd, xdd = _spread(t, x, xd, xdd)
         found.append(Rows(where, *each(one)(group.kind, x, xd, xdd)))
     return found
@@ -243,7 +243,7 @@ def row_products(model: Model, c: Configuration, rows: list[Rows], x: Array) -> 
             assert r.place is not None
             moved = _relative(group, r.place, field)
         else:
-            moved = x[np.asarray(group.speeds)]
+            moved = take(x, np.asarray(group.speeds))
         found.append(each(matvec)(r.slope, moved))
     return _together(found, c)
 

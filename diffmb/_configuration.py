@@ -24,7 +24,7 @@ from ._spatial._inertia import inertia_about
 from ._spatial._pose import Pose
 from ._spatial._twist import carry_columns, carry_motion, cross_motion
 from ._spatial._vector import matvec
-from ._sweep import compose, each, per_body, sum_outward
+from ._sweep import compose, each, per_body, sum_outward, take
 from ._walk import walk
 
 
@@ -107,7 +107,7 @@ def world_inertias(model: Model, c: Configuration) -> Array:
 
 
 def _rows(x: Array, bodies: Sequence[int]) -> Array:
-    return x if tuple(bodies) == tuple(range(x.shape[0])) else x[np.asarray(bodies)]
+    return x if tuple(bodies) == tuple(range(x.shape[0])) else take(x, np.asarray(bodies))
 
 
 def _indices(model: Model, bodies: Sequence[int], which: str) -> np.ndarray:
@@ -121,7 +121,7 @@ def by_group(model: Model, x: Array, which: str):
     for group in model.groups:
         index = _indices(model, group.bodies, which)
         whole = index.size == x.shape[0] and (index.ravel() == np.arange(x.shape[0])).all()
-        yield group, x.reshape(*index.shape, x.shape[-1]) if whole else x[index]
+        yield group, x.reshape(*index.shape, x.shape[-1]) if whole else take(x, index)
 
 
 def _in_order(parts: Sequence[Array], order: np.ndarray) -> Array:

@@ -1,19 +1,16 @@
 """CONSTRAINED DYNAMICS: accelerations, multipliers and drive loads of any mechanism, loops and drives included.
 
     M vd + c + G^T lam = tau          G vd = gamma                                                       (1)
-    a = M^-1 (tau - c)                Z = M^-1 G^T            A = G Z                                    (2)
-    lam = A+ (G a - gamma)            vd = a - Z lam                                                     (3)
 
-(2) solves for tau and all rows of G at once: by elimination along the tree, O(n) with the loop's rows riding along
-(Wijckmans 1992, 3.5), or by one factorisation (`_sweep.dense` decides). A+ is the pseudo-inverse: where rows are
-redundant lam is the shortest of the multipliers that serve, and vd does not depend on the choice. With N = 1 - A A+ the
-projector on redundant combinations of rows, (1) and "lam is in the range of G" are one regular system,
+Where rows are redundant lam is the shortest of the multipliers that serve, and vd does not depend on the choice. With N
+the projector on redundant combinations of rows, (1) and "lam is in the range of G" are one regular system,
 
     r1 = M vd + c + G^T lam - tau = 0
-    r2 = G vd - gamma + N (G w - lam) = 0          w = Z A+ lam, so G w = lam                            (4)
+    r2 = G vd - gamma + N (G w - lam) = 0          w: any motion with G w = lam                          (2)
 
-whose matrix is symmetric; its derivative at fixed rank is that of (4) with N and w held, because N dG u = 0 for every
-motion u that the rows allow. One tangent of inverse dynamics and of the rows, one solve: no derivative of a solver.
+whose matrix is that of `_saddle.py`, where it is solved. Its derivative at fixed rank is that of (2) with N and w held,
+because N dG u = 0 for every motion u that the rows allow. One tangent of inverse dynamics and of the rows, one solve:
+no derivative of a solver.
 """
 
 from typing import Any
@@ -26,11 +23,11 @@ from ._batch import ImplicitRule, apply_implicit, lift
 from ._checks import Wrenches, as_time, as_wrenches
 from ._closure import all_rows, jacobian_rows, row_loads, row_products, row_values
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
-from ._dynamics import Pairs, check_motion, loads, mass_solve, mass_solver, project, tree_forward_dynamics
+from ._dynamics import Pairs, check_motion, loads, mass_solve, project, tree_forward_dynamics
 from ._errors import MechanismError
 from ._model import Model
 from ._names import nearest
-from ._spatial._pseudo_inverse import product, pseudo_inverse
+from ._saddle import Rows, Speeds, by_rows, prepare, prepare_rows, prepare_speeds
 from ._types import Accelerations
 
 
@@ -89,70 +86,39 @@ def constrained_dynamics(model: Model, q, v, tau, t, wrenches: Pairs) -> tuple[A
     return apply_implicit(_forward, _rule, model, q, v, tau, t, wrenches)
 
 
-class Factors(eqx.Module):
-    """What solves (4): G, Z, A, A+, and the columns and inertias for M^-1."""
-
-    G: Array
-    Z: Array
-    A: Array
-    A_plus: Array
-    S: Array
-    J: Array
-
-    def range_of(self, b: Array) -> Array:
-        """A A+ b: b without its redundant part."""
-        return matvec_long(self.A, matvec_long(self.A_plus, b))
-
-
-def matvec_long(A: Array, x: Array) -> Array:
-    return jnp.einsum("ijz,jz->iz", A, x, precision="highest")
-
-
-def _resolve(f: Factors, a: Array, gamma: Array) -> tuple[Array, Array]:
-    """(3) with gamma in the range of the rows, refined once: A+ carries the square of the rows' condition."""
-    lam = matvec_long(f.A_plus, matvec_long(f.G, a) - gamma)
-    vd = a - matvec_long(f.Z, lam)
-    lam = lam + matvec_long(f.A_plus, matvec_long(f.G, vd) - gamma)
-    return a - matvec_long(f.Z, lam), lam
-
-
 def _forward(model: Model, q, v, tau, t, wrenches: Pairs) -> tuple[Array, Array]:
-    """(2) and (3)."""
     c = configuration(model, q, t)
     J = world_inertias(model, c)
     V, own = twists(model, c, q, v, t)
     A = accelerations(model, c, own, None)
-    F = loads(model, c, J, V, A, wrenches)[:, :, None]
+    F = loads(model, c, J, V, A, wrenches)
     rows = all_rows(model, c, q, v, None, V, A, t)
-    G = jacobian_rows(model, c, rows)
+    G, gamma = jacobian_rows(model, c, rows), -row_values(rows, c)
+    if not by_rows(model.nc, model.nv):
+        return prepare_speeds(model.topology, c.columns, J, G).solve(tau - project(model, c, F), gamma)
     batch = max(tau.shape[-1], G.shape[-1], F.shape[-1])
     spread = lambda a: jnp.broadcast_to(a, (*a.shape[:-1], batch))
     right = jnp.concatenate([spread(tau[:, None]), spread(jnp.swapaxes(G, 0, 1))], 1)
-    F = jnp.concatenate([spread(F), jnp.zeros((*F.shape[:2], model.nc, batch), F.dtype)], 2)
-    solved = mass_solve(model.topology, c.columns, J, F, right)
-    a, Z = solved[:, 0], solved[:, 1:]
-    schur = product(spread(G), Z)
-    factors = Factors(spread(G), Z, schur, pseudo_inverse(schur), c.columns, J)
-    return _resolve(factors, a, -row_values(rows, c))
+    F = jnp.concatenate([spread(F[:, :, None]), jnp.zeros((*F.shape[:2], model.nc, batch), F.dtype)], 2)
+    solved = mass_solve(model.topology, c.columns, J, F, right)  # c, and the rows of G, ride along
+    return prepare_rows(model.topology, c.columns, J, G, solved[:, 1:]).resolve(solved[:, 0], gamma)
 
 
-def factors(model: Model, c: Configuration, J: Array, G: Array) -> Factors:
-    """The same, with derivatives."""
-    Z = mass_solver(model.topology)(c.columns, J, jnp.swapaxes(G, 0, 1))
-    schur = product(jnp.broadcast_to(G, (*G.shape[:-1], Z.shape[-1])), Z)
-    return Factors(G, Z, schur, pseudo_inverse(schur), c.columns, J)
+def factors(model: Model, c: Configuration, J: Array, rows: list) -> Rows | Speeds:
+    """What solves (2)."""
+    return prepare(model.topology, c.columns, J, jacobian_rows(model, c, rows))
 
 
 def _prepare(model: Model, q, v, tau, t, wrenches: Pairs, y):
     c = configuration(model, q, t)
     V, own = twists(model, c, q, v, t)
     rows = all_rows(model, c, q, v, None, V, accelerations(model, c, own, None), t)
-    f = factors(model, c, world_inertias(model, c), jacobian_rows(model, c, rows))
-    return f, matvec_long(f.Z, matvec_long(f.A_plus, y[1]))
+    f = factors(model, c, world_inertias(model, c), rows)
+    return f, f.preimage(y[1])
 
 
 def _residual(model: Model, q, v, tau, t, wrenches: Pairs, y, ready) -> tuple[Array, Array]:
-    """(4)."""
+    """(2)."""
     (vd, lam), (f, w) = y, ready
     c = configuration(model, q, t)
     V, own = twists(model, c, q, v, t)
@@ -165,12 +131,7 @@ def _residual(model: Model, q, v, tau, t, wrenches: Pairs, y, ready) -> tuple[Ar
 
 
 def _solve(model: Model, q, v, tau, t, wrenches: Pairs, y, ready, b) -> tuple[Array, Array]:
-    """The matrix of (4) is [[M, G^T], [G, -N]]."""
-    (f, _), (b1, b2) = ready, b
-    a = mass_solver(model.topology)(f.S, f.J, b1[:, None])[:, 0]
-    inside = f.range_of(b2)
-    x, lam = _resolve(f, a, inside)
-    return x, lam - (b2 - inside)
+    return ready[0].solve(*b)
 
 
 _rule = ImplicitRule(_residual, _solve, prepare=_prepare)

@@ -34,7 +34,7 @@ from ._spatial._inertia import inertia_matrix, inertia_times
 from ._spatial._pose import Pose
 from ._spatial._twist import cross_force
 from ._spatial._vector import cross, dot, join, matvec
-from ._sweep import articulated_solve, dense, each, per_body, sum_inward, sum_outward
+from ._sweep import articulated_solve, dense, each, per_body, sum_inward, sum_outward, take
 from ._topology import Topology
 from ._types import Loads, MassMatrix, Scalar
 from ._walk import walk
@@ -110,15 +110,15 @@ def loads(model: Model, c: Configuration, J: Array, V: Array, A: Array, wrenches
 def project(model: Model, c: Configuration, F: Array) -> Array:
     """(2): s_d . inward sum."""
     total = sum_inward(model.topology, F)
-    return each(dot)(c.columns, total[walk(model.topology).speed_body])
+    return each(dot)(c.columns, take(total, walk(model.topology).speed_body))
 
 
 _inverse_dynamics = batch_last(_inverse)
 
 
-def _composite(topology: Topology, S: Array, J: Array) -> Array:
+def composite(topology: Topology, S: Array, J: Array) -> Array:
     """(3) from columns (nv, 6, batch) and inertias (n, 13, batch)."""
-    total = sum_inward(topology, J)[walk(topology).speed_body]
+    total = take(sum_inward(topology, J), walk(topology).speed_body)
     momentum = each(inertia_times)(total, S)
     pairs = sum(S[:, None, k] * momentum[None, :, k] for k in range(6))  # [d, e] = s_d . J_e s_e
     above = walk(topology).speed_paths.T[..., None]  # [d, e]: d on the path to e
@@ -130,7 +130,7 @@ def _composite(topology: Topology, S: Array, J: Array) -> Array:
 @batch_last
 def _mass_matrix(model: Model, q: Array, t: Array) -> Array:
     c = configuration(model, q, t)
-    return _composite(model.topology, c.columns, world_inertias(model, c))
+    return composite(model.topology, c.columns, world_inertias(model, c))
 
 
 def mass_solve(topology: Topology, S: Array, J: Array, F: Array, b: Array) -> Array:
@@ -138,8 +138,8 @@ def mass_solve(topology: Topology, S: Array, J: Array, F: Array, b: Array) -> Ar
     batch = max(a.shape[-1] for a in (S, J, F, b))
     spread = lambda a: jnp.broadcast_to(a, (*a.shape[:-1], batch))
     if dense(topology, batch):
-        right = spread(b - each(dot)(S[:, :, None], sum_inward(topology, F)[walk(topology).speed_body]))
-        M = spread(_composite(topology, S, J))
+        right = spread(b - each(dot)(S[:, :, None], take(sum_inward(topology, F), walk(topology).speed_body)))
+        M = spread(composite(topology, S, J))
         factor = jsl.cho_factor(jnp.moveaxis(M, -1, 0), lower=True)
         return jnp.moveaxis(jsl.cho_solve(factor, jnp.moveaxis(right, -1, 0)), 0, -1)
     return articulated_solve(topology, spread(S), each(inertia_matrix)(spread(J)), spread(F), spread(b))
@@ -152,7 +152,7 @@ def mass_solver(topology: Topology):
     def product(S, J, b, x, ready):
         V = sum_outward(topology, per_body(topology, S[:, :, None] * x[:, None]))
         F = sum_inward(topology, each(inertia_times)(J[:, :, None], V))
-        return each(dot)(S[:, :, None], F[walk(topology).speed_body]) - b
+        return each(dot)(S[:, :, None], take(F, walk(topology).speed_body)) - b
 
     def fun(S, J, b):
         return mass_solve(topology, S, J, jnp.zeros((len(topology.bodies), 6, *b.shape[1:]), b.dtype), b)

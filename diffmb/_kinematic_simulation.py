@@ -24,8 +24,8 @@ from ._errors import MechanismError
 from ._kinematics import Motion, difference, kinematics, qdot, retract
 from ._mobility import scale_rows
 from ._model import Model
+from ._pseudo_inverse import pseudo_inverse, rank_tolerance
 from ._spatial._axis import is_concrete
-from ._spatial._pseudo_inverse import pseudo_inverse, rank_tolerance
 
 _REACH = 0.1  # rad or m that a coordinate may move between two Newton solutions on the way
 

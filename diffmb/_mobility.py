@@ -18,7 +18,7 @@ from ._checks import as_time, check_coordinates
 from ._closure import constraint_jacobian
 from ._constraints._drive import Driven
 from ._model import Model
-from ._spatial._pseudo_inverse import rank_tolerance
+from ._pseudo_inverse import rank_tolerance
 
 
 class Mobility(eqx.Module):

@@ -21,7 +21,7 @@ from ._batch import batch_last
 from ._bodies._marker import Marker
 from ._checks import Wrenches, as_time, as_wrenches
 from ._closing import CoordinateGroup, MarkerGroup
-from ._closure import all_rows, jacobian_rows, place, row_loads
+from ._closure import all_rows, place, row_loads
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._constrained import constrained_dynamics, factors
 from ._dynamics import Pairs, check_motion, loads
@@ -103,14 +103,14 @@ def _reactions(model: Model, q, v, tau, t, wrenches: Pairs):
     F = loads(model, c, J, V, A, wrenches)
     if rows:
         F = F + row_loads(model, c, rows, lam)[0]
-    found, parent, child = _tree_entries(model, c, F)
+    found, parent, child, points = _tree_entries(model, c, F)
     parts = [(found, parent, child)]
     for group, r, share in zip(model.closing, rows, _shares(model, lam), strict=True):
         load = -each(vecmat)(share, r.slope)
         if isinstance(group, MarkerGroup):
             parts.append(_marker_entries(group, c, load))
         else:
-            parts.append(_coordinate_entries(model, c, group, load, parent, child))
+            parts.append(_coordinate_entries(model, c, group, load, parent, child, points))
     batch = max(x.shape[-1] for part in parts for x in part)
     spread = lambda x: jnp.broadcast_to(x, (*x.shape[:-1], batch))
     together = [jnp.concatenate([spread(part[k]) for part in parts]) for k in range(3)]
@@ -123,8 +123,8 @@ def _shares(model: Model, lam: Array) -> list[Array]:
     return [x.reshape(len(g.names), g.rows, lam.shape[-1]) for x, g in zip(pieces, model.closing, strict=True)]
 
 
-def _tree_entries(model: Model, c: Configuration, F: Array) -> tuple[Array, Array, Array]:
-    """What each inboard joint puts on its child as the user wrote it: reversed joints turn over."""
+def _tree_entries(model: Model, c: Configuration, F: Array) -> tuple[Array, Array, Array, Array]:
+    """What each inboard joint puts on its child as the user wrote it (reversed joints turn over), axes and points."""
     total = sum_inward(model.topology, F)
     world = jnp.broadcast_to(eye(3, c.pose.translation[0]), c.pose.rotation[:1].shape)
     padded = jnp.concatenate([c.pose.rotation, world])
@@ -138,7 +138,7 @@ def _tree_entries(model: Model, c: Configuration, F: Array) -> tuple[Array, Arra
     wrench = wrench * jnp.where(flip, -1.0, 1.0)
     turned = flip[..., None]
     parent = jnp.where(turned, c.pose.rotation, inner.rotation)
-    return wrench, parent, jnp.where(turned, inner.rotation, c.pose.rotation)
+    return wrench, parent, jnp.where(turned, inner.rotation, c.pose.rotation), point
 
 
 def _marker_entries(group: MarkerGroup, c: Configuration, load: Array) -> tuple[Array, Array, Array]:
@@ -148,15 +148,15 @@ def _marker_entries(group: MarkerGroup, c: Configuration, load: Array) -> tuple[
     return wrench, parent, where.rotation
 
 
-def _coordinate_entries(model: Model, c: Configuration, group: CoordinateGroup, load: Array, parent, child):
-    """The shortest wrench at the joint's frame that puts `load` on its speeds."""
+def _coordinate_entries(model: Model, c: Configuration, group: CoordinateGroup, load, parent, child, points):
+    """The shortest wrench on the child, at its marker, that puts `load` on the joint's speeds."""
     found, bodies = [], []
     for e, speeds in enumerate(group.speeds):
         for body in dict.fromkeys(int(walk(model.topology).speed_body[s]) for s in speeds):
             own = [k for k, s in enumerate(speeds) if int(walk(model.topology).speed_body[s]) == body]
             mine = model.topology.v_start[body] + np.arange(model.topology.nvs[body])
-            arm = c.arm[body]
-            S = each(lambda s: join(s[:3], s[3:] + cross(s[:3], arm)))(c.columns[mine])  # at the joint frame
+            arm, sign = points[body], -1.0 if model.topology.reversed[body] else 1.0
+            S = sign * each(lambda s: join(s[:3], s[3:] + cross(s[:3], arm)))(c.columns[mine])
             tau = jnp.zeros((len(mine), load.shape[-1]), load.dtype)
             for k in own:
                 tau = tau.at[speeds[k] - mine[0]].add(load[e, k])
@@ -172,8 +172,8 @@ def _determined(model: Model, c: Configuration, J: Array, rows, like: Array) -> 
     """Whether an entry stays the same when lam moves along what redundant rows leave free."""
     if not rows:
         return jnp.ones(like.shape[:1] + like.shape[-1:], bool)
-    f = factors(model, c, J, jacobian_rows(model, c, rows))
-    N = jnp.eye(model.nc, dtype=like.dtype)[..., None] - jnp.einsum("ijz,jkz->ikz", f.A, f.A_plus)
+    f, one = factors(model, c, J, rows), jnp.eye(model.nc, dtype=like.dtype)[..., None]
+    N = one - jax.vmap(f.range_of, 1, 1)(jnp.broadcast_to(one, (*one.shape[:2], f.G.shape[-1])))
 
     def moved(n):  # one column of N
         F = row_loads(model, c, rows, n)[0]

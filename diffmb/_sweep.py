@@ -154,7 +154,7 @@ def compose(topology: Topology, local: Pose) -> Pose:
 def _parents(topology: Topology, rotation: Array) -> Array:
     """Each body's parent's rotation; the world's is the identity."""
     root = jnp.broadcast_to(jnp.eye(3, dtype=rotation.dtype)[None, :, :, None], (1, *rotation.shape[1:]))
-    return jnp.concatenate([root, rotation])[walk(topology).parent]
+    return take(jnp.concatenate([root, rotation]), walk(topology).parent)
 
 
 def _compose(topology: Topology, local: Pose) -> Pose:
@@ -265,6 +265,17 @@ def _still(w: Array, S: Array) -> Array:
 def _accelerate(A: Array, w: Array, s: Array) -> tuple[Array, Array]:
     x = -w[6:] - (w[:6, None] * A).sum(0)
     return A + s[:, None] * x[None], x
+
+
+def take(x: Array, index: np.ndarray) -> Array:
+    """x[index] along the first axis, for a static index whose transpose is no scatter (slow on CPU) if it is short."""
+    index = np.asarray(index)
+    if index.shape == x.shape[:1] and (index == np.arange(x.shape[0])).all():
+        return x
+    if x.shape[0] > 64:
+        return x[index]
+    chosen = jnp.asarray(index.reshape(-1, 1) % x.shape[0] == np.arange(x.shape[0]), x.dtype)
+    return jnp.tensordot(chosen, x, 1, precision="highest").reshape(*index.shape, *x.shape[1:])
 
 
 def per_speed(topology: Topology, bodies: Array) -> Array:

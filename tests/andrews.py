@@ -149,3 +149,21 @@ def andrews_in_numpy(p: dict[str, float], q, v) -> tuple[np.ndarray, np.ndarray]
     arm = np.array([p["xc"], p["yc"]]) - D.at(q, v)[0]
     spring = p["c0"] * (1 - p["l0"] / np.linalg.norm(arm)) * arm
     return planar_dynamics(bodies, [E2 - E3, E2 - E4, E2 - E6], q, v, [(D, spring)], p["mom"] * beta)
+
+
+def planar_close(closures: Sequence[Point], q, held: dict[int, float], rates: dict[int, float]):
+    """(q, v) that close, with some coordinates and rates given: Newton from the guess q, then one solve."""
+    q = np.array(q, float)
+    q[list(held)] = list(held.values())
+    free = [k for k in range(len(q)) if k not in held]
+    at = lambda q: (np.concatenate(x) for x in zip(*(c.at(q, 0 * q)[:2] for c in closures), strict=True))
+    for _ in range(50):
+        phi, G = at(q)
+        q[free] -= np.linalg.lstsq(G[:, free], phi, rcond=None)[0]
+    phi, G = at(q)
+    assert np.abs(phi).max() < 1e-12, "the oracle's mechanism does not close"
+    v = np.zeros_like(q)
+    v[list(rates)] = list(rates.values())
+    free = [k for k in range(len(q)) if k not in rates]
+    v[free] = np.linalg.lstsq(G[:, free], -G @ v, rcond=None)[0]
+    return q, v

@@ -43,12 +43,12 @@ def bricard(length=1.0, gravity=(0, 0, -9.81), cut=None):
 
     Written at its cubic attitude, q = 0, where it is mobile; the world is the sixth link.
     """
-    corners = length * np.array([[0, 0, 0], [1, 0, 0], [1, -1, 0], [1, -1, 1], [0, -1, 1], [0, 0, 1]], float)
+    corners = length * jnp.array([[0, 0, 0], [1, 0, 0], [1, -1, 0], [1, -1, 1], [0, -1, 1], [0, 0, 1]], float)
     axes = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]], float)
     bodies, joints, before, origin = [], [], "world", np.zeros(3)
     for k in range(5):
         end = corners[k + 1] - corners[k]
-        inertia = (length**2 * np.eye(3) - np.outer(end, end)) / 12 + 1e-3 * length**2 * np.eye(3)
+        inertia = (length**2 * jnp.eye(3) - jnp.outer(end, end)) / 12 + 1e-3 * length**2 * jnp.eye(3)
         bodies.append(mb.RigidBody(f"link {k + 1}", 1.0, end / 2, inertia))
         inner = mb.Marker(before, corners[k] - origin)
         joints.append(mb.Revolute(f"R{k + 1}", inner, f"link {k + 1}", axis=axes[k], cut=True if cut == k else None))

@@ -5,9 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from closed import four_bar, loop_of
-from helpers import KINDS, close, random_body
+from helpers import KINDS, close, random_body, random_mechanism
 
 import diffmb as mb
+from diffmb._dynamics import composite
+from diffmb._saddle import prepare_rows, prepare_speeds
 
 T = 0.3
 
@@ -207,3 +209,33 @@ def test_planar_loop_in_space_marks_what_is_not_unique():
     assert not bool(r.unique("A"))
     open_chain = mb.compile(mb.Mechanism(four_bar().bodies, four_bar().joints[:3]))
     assert all(bool(mb.reactions(open_chain, open_chain.neutral(), jnp.ones(3)).unique(j)) for j in "ABC")
+
+
+# --- the two ways to solve ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [1, 33])
+@pytest.mark.parametrize("rank", [2, 4])
+def test_by_rows_is_by_speeds(rank, batch):
+    """Both solve [[M, G^T], [G, -N]], redundant rows and right-hand sides that contradict each other included."""
+    mech = random_mechanism(1, ["revolute", "universal", "revolute", "cylindrical"])
+    topology = mb.compile(mech).topology
+    rng = np.random.default_rng(rank)
+    S = jnp.asarray(rng.standard_normal((topology.nv, 6, batch)))
+    root = rng.standard_normal((4, 3, 3))
+    inertia = (np.eye(3) + root @ np.swapaxes(root, 1, 2)).reshape(4, 9)
+    J = jnp.asarray(np.concatenate([np.ones((4, 1)), np.zeros((4, 3)), inertia], 1))[..., None] * jnp.ones(batch)
+    G = jnp.asarray(np.einsum("irz,rdz->idz", *(rng.standard_normal((*s, batch)) for s in ((4, rank), (rank, 6)))))
+    b1, b2 = (jnp.asarray(rng.standard_normal((k, batch))) for k in (6, 4))
+    M = np.asarray(composite(topology, S, J))
+    Z = jnp.asarray(np.moveaxis(np.linalg.solve(np.moveaxis(M, -1, 0), np.moveaxis(np.asarray(G), -1, 0).mT), 0, -1))
+    solve = [prepare_rows(topology, S, J, G, Z).solve, prepare_speeds(topology, S, J, G).solve]
+    (x, lam), (y, mu) = (f(b1, b2) for f in solve)
+    close(x, y, 1e-9)
+    close(lam, mu, 1e-9)
+    for k in range(batch):
+        m, g = M[..., k], np.asarray(G)[..., k]
+        N = np.eye(4) - g @ np.linalg.pinv(g, rcond=1e-9)
+        whole = np.block([[m, g.T], [g, -N]])
+        expected = np.linalg.solve(whole, np.concatenate([b1[:, k], b2[:, k]]))
+        close(np.concatenate([x[:, k], lam[:, k]]), expected, 1e-8)

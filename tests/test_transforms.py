@@ -181,7 +181,7 @@ def test_loops_lower_for_cuda():
 
 
 def test_a_batch_of_loops_is_a_loop():
-    """Accelerations, multipliers and gradients of 70 four-bars in one batch (tiled, elimination) and one by one."""
+    """Accelerations, multipliers and gradients of 130 four-bars in one batch (tiled, elimination) and one by one."""
     model = mb.compile(four_bar())
     rng = np.random.default_rng(3)
     state = mb.assemble(model, {"A": 0.5}, {"A": 1.0}, guess={"B": 0.2, "C": 0.8})

@@ -16,6 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ._batch import stored
+from ._spatial._vector import matmul, matvec
+
+_WRITTEN_OUT = 48  # terms of a sum
 
 def rank_tolerance(dtype) -> float:
     """Below this part of its own size a diagonal entry counts as zero."""
@@ -28,7 +32,7 @@ def pseudo_inverse(A: Array) -> Array:
     L, found = pivoted_cholesky(A)
     gram = (L[:, :, None] * L[:, None, :]).sum(0)
     gram = gram + jnp.eye(A.shape[0], dtype=A.dtype)[..., None] * jnp.where(found, 0.0, 1.0)[:, None]
-    half = product(L, _inverse(gram))
+    half = product(L, inverse(gram))
     return product(half, jnp.swapaxes(half, 0, 1))
 
 
@@ -42,45 +46,54 @@ def _rule(primals, tangents):
 
 
 def product(A: Array, B: Array) -> Array:
-    """A B for matrices too long to be written out."""
-    return jnp.einsum("ikz,kjz->ijz", A, B, precision="highest")
+    """A B, or A x, written out as a sum where the batch is long and the sum is not; a matrix product otherwise."""
+    if A.shape[1] <= _WRITTEN_OUT and max(A.shape[-1], B.shape[-1]) >= 32:
+        return stored(matmul if B.ndim == 3 else matvec)(A, B)  # fused into its users it would be computed many times
+    return jnp.einsum("ikz,kjz->ijz" if B.ndim == 3 else "ikz,kz->iz", *_same_batch(A, B), precision="highest")
+
+
+def _same_batch(A: Array, B: Array) -> tuple[Array, Array]:
+    batch = max(A.shape[-1], B.shape[-1])
+    return jnp.broadcast_to(A, (*A.shape[:-1], batch)), jnp.broadcast_to(B, (*B.shape[:-1], batch))
 
 
 def pivoted_cholesky(A: Array) -> tuple[Array, Array]:
     """L (m, m, batch), column k from the k-th pivot and zero when there was none, and which were found (m, batch)."""
-    m = A.shape[0]
-    start = jnp.moveaxis(jnp.diagonal(A), -1, 0)
-    tolerance = rank_tolerance(A.dtype)
-    floor = jnp.maximum(tolerance * start, np.finfo(A.dtype).eps ** 1.25 * start.max(0))
-    tiny = np.finfo(A.dtype).tiny
+    m, (eps, tiny) = A.shape[0], (np.finfo(A.dtype).eps, np.finfo(A.dtype).tiny)
+    number = jnp.arange(m, dtype=A.dtype)[:, None]
+    start = (A * jnp.eye(m, dtype=A.dtype)[..., None]).sum(1)
+    floor = jnp.maximum(rank_tolerance(A.dtype) * start, eps**1.25 * start.max(0))
 
-    def step(rest, _):
-        diagonal = jnp.moveaxis(jnp.diagonal(rest), -1, 0)
+    def step(carry, _):
+        rest, diagonal = carry
         eager = jnp.where(diagonal > floor, diagonal, -1.0)
-        best = jnp.argmax(eager, 0)
-        chosen = (jnp.arange(m)[:, None] == best).astype(A.dtype)
-        pivot = (chosen * eager).sum(0)
+        pivot = eager.max(0)
+        first = jnp.where(eager == pivot, number, float(m)).min(0)  # an argmax does not vectorise along the batch
         found = pivot > tiny
+        chosen = jnp.where((number == first) & found, 1.0, 0.0).astype(A.dtype)
         column = (rest * chosen[None]).sum(1) * lax.rsqrt(jnp.where(found, pivot, 1.0))
-        column = jnp.where(found, column, 0.0)
-        rest = rest - column[:, None] * column[None]
-        keep = 1.0 - chosen * found  # the pivot's own row is used up exactly
-        return rest * keep[:, None] * keep[None], (column, found)
+        keep = 1.0 - chosen  # no row is a pivot twice
+        return (rest - column[:, None] * column[None], (diagonal - column * column) * keep), (column, found)
 
-    _, (columns, found) = lax.scan(step, A, None, length=m)
+    _, (columns, found) = lax.scan(step, (A, start), None, length=m)
     return jnp.swapaxes(columns, 0, 1), found
 
 
-def _inverse(A: Array) -> Array:
+@jax.custom_jvp
+def inverse(A: Array) -> Array:
     """Inverse of a positive definite matrix by sweeps: no pivoting needed, all samples in step."""
     m = A.shape[0]
+    number = jnp.arange(m)[:, None]
 
     def step(k, A):
-        unit = (jnp.arange(m) == k).astype(A.dtype)[:, None]
-        row, pivot = A[k], A[k, k]
-        reduced = A - A[:, k][:, None] * row[None] / pivot
-        return reduced + (unit[:, None] * row[None] + row[:, None] * unit[None]) / pivot - (
-            unit[:, None] * unit[None]
-        ) * (2.0 + 1.0 / pivot)
+        here = jnp.where(number == k, 1.0, 0.0).astype(A.dtype)
+        w = A[k] - here  # with this the swept row becomes row / pivot and the pivot -1 / pivot, all in one go
+        return A - w[:, None] * (w / A[k, k])[None] - 2.0 * here[:, None] * here[None]
 
     return -lax.fori_loop(0, m, step, A)
+
+
+@inverse.defjvp
+def _inverse_rule(primals, tangents):
+    B = inverse(*primals)
+    return B, -product(product(B, tangents[0]), B)
