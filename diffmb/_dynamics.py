@@ -1,6 +1,6 @@
 """DYNAMICS of the tree: mass matrix, bias, inverse and forward dynamics, energy.
 
-The equation card of diffmb (loops and connection states enter with the stages that follow):
+The equation card of diffmb (loops enter in `_closure.py` and `_constrained.py`, connection states later):
 
     qd = N(q) v                 zd = zdot(t, q, v, z, u)
     M(q) vd + c(t, q, v) + G(t, q)^T lam = tau(t, q, v, z, u)            G vd = gamma(t, q, v)

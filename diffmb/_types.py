@@ -1,7 +1,8 @@
 """Shape aliases, and the glossary: what each symbol and each word means everywhere in diffmb.
 
     qd = N(q) v                                               speeds to rates of coordinates
-    M(q) vd + c(t, q, v) = tau                                motion of a tree
+    M(q) vd + c(t, q, v) + G(t, q)^T lam = tau                motion
+    phi(t, q) = 0        G v = nu        G vd = gamma         rows of constraint and their time derivatives
 
     t       time, s
     q       coordinates (nq,): angles in rad, lengths in m, unit quaternions wxyz
@@ -11,6 +12,11 @@
     M       mass matrix (nv, nv): kinetic energy = v . M v / 2 when no joint moves by time alone
     c       bias (nv,): the tau that keeps vd = 0; Coriolis, centrifugal and gyroscopic terms, gravity, given wrenches
     N       map from speeds to rates of coordinates (nq, nv)
+    phi     rows of position level (holonomic), zero on the manifold
+    G       Jacobian of all rows (nc, nv)
+    nu      what G v must be: minus the explicit time derivative, or the prescribed rate
+    gamma   what G vd must be: every velocity and time term (nc,)
+    lam     multipliers (nc,): -G^T lam is the load of the constraints, -lam that of a drive
     X_AB    pose of frame B in frame A; X_AB @ X_BC == X_AC;  x_A = R_AB x_B + p_AB
     R_AB    rotation matrix: components in B to components in A
     p_AB_W  vector from the origin of A to the origin of B, components in W
@@ -23,7 +29,12 @@
     marker      a frame fixed to a body: body plus an offset pose
     joint       a relation between two markers that leaves nv ways to move; its pose is a function of (q, t)
     tree        the bodies and the joints that carry them, each body with one inboard joint
-    cut joint   a joint left out of the tree because it closes a loop
+    cut joint   a joint left out of the tree because it closes a loop: its 6 - nv rows are constraints
+    constraint  rows between two markers; a coupling: rows between joint coordinates
+    drive       a coordinate, or the value of a constraint, prescribed as a function of time
+    element     a cut joint, constraint, coupling or drive: anything that has rows
+    level       0 position, 1 velocity, 2 acceleration: where a row begins to exist
+    redundant   a row that follows from the others here; attitude: a configuration, regular or singular by rank
     rheonomic   depending on time explicitly
     model       a compiled mechanism: static topology and stacked numbers
 

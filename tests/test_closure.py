@@ -162,7 +162,7 @@ def check_balance(mech, q, v, tau, t):
         add(body.name, -np.concatenate([moment, force]), at.pose.translation)
     for name, rest in total.items():
         assert np.abs(rest).max() < 1e-9 * (1.0 + np.abs(np.asarray(r.wrenches)).max()), name
-    return d, r
+    return d, r, wrenches
 
 
 def test_reactions_balance_every_body():
@@ -184,7 +184,7 @@ def test_reactions_balance_every_body():
     start = model.pack({"J1": q[:7], "J2": q[7:11]})
     state = consistent(model, start)
     tau = jnp.asarray(rng.standard_normal(model.nv))
-    d, r = check_balance(mech, state.q, state.v, tau, T)
+    d, r, wrenches = check_balance(mech, state.q, state.v, tau, T)
     check_laws(model, state.q, state.v, tau, T)
     # Ideal constraints do no work: the power of the rows is lam . nu, here the drive's alone.
     G = mb.constraint_jacobian(model, state.q, T)
@@ -198,7 +198,7 @@ def test_reactions_balance_every_body():
     drive_and_tau = float(d.load("motor")) + float(tau[model.speeds("tail")][0])
     assert abs(float(r["tail"][:3] @ axis) - drive_and_tau) < 1e-9 * (1 + abs(drive_and_tau))
     # Another frame turns the components only.
-    own = mb.reactions(model, state.q, state.v, tau, T, frame="b1")["rod"]
+    own = mb.reactions(model, state.q, state.v, tau, T, wrenches, frame="b1")["rod"]
     close(np.asarray(pose.rotation) @ np.asarray(own[3:]), r["rod"][3:], 1e-9)
 
 
@@ -231,11 +231,11 @@ def test_by_rows_is_by_speeds(rank, batch):
     Z = jnp.asarray(np.moveaxis(np.linalg.solve(np.moveaxis(M, -1, 0), np.moveaxis(np.asarray(G), -1, 0).mT), 0, -1))
     solve = [prepare_rows(topology, S, J, G, Z).solve, prepare_speeds(topology, S, J, G).solve]
     (x, lam), (y, mu) = (f(b1, b2) for f in solve)
-    close(x, y, 1e-9)
-    close(lam, mu, 1e-9)
+    close(x, y, 1e-7)  # the squared condition of the worst of 33 random G
+    close(lam, mu, 1e-7)
     for k in range(batch):
         m, g = M[..., k], np.asarray(G)[..., k]
         N = np.eye(4) - g @ np.linalg.pinv(g, rcond=1e-9)
         whole = np.block([[m, g.T], [g, -N]])
         expected = np.linalg.solve(whole, np.concatenate([b1[:, k], b2[:, k]]))
-        close(np.concatenate([x[:, k], lam[:, k]]), expected, 1e-8)
+        close(np.concatenate([x[:, k], lam[:, k]]), expected, 1e-7)

@@ -85,7 +85,8 @@ def test_crank_moves_the_slider():
     close(found.twist[:, 3], ds * rate, 1e-11)
     close(found.acceleration[:, 3], dds * rate**2 + ds * 3.0, 1e-11)
     close(found.acceleration[:, [0, 1, 2, 4, 5]], np.zeros((12, 5)), 1e-10)
-    close(simulation["rod"].pose.rotation[:, 1, 0], (OFFSET - CRANK * np.sin(phi)) / ROD, 1e-11)
+    rod = simulation.coordinate("A") + simulation.coordinate("B")
+    close(np.sin(rod), (OFFSET - CRANK * np.sin(phi)) / ROD, 1e-11)
     assert simulation.ok.all() and simulation.residual.max() < 1e-12
 
 
@@ -96,13 +97,13 @@ def short_rod() -> mb.Model:
 
 def test_crank_cannot_drive_over_a_short_rod():
     """Where the rod no longer reaches the guide, the message says so, and what went before is right."""
-    model, ts = short_rod(), np.array([0.0, 0.4, 0.8, 0.85])
-    with refused(r"cannot close at t = 0.85 s: 'D: side 2' \(loop .*slider.*rod.*crank.*\) stays open"):
+    model, ts = short_rod(), np.array([0.0, 0.4, 0.8, 0.849])
+    with refused(r"cannot close at t = 0.849 s: 'D: side 2' \(loop .*slider.*rod.*crank.*\) stays open"):
         mb.simulate_kinematics(model, model.neutral(), ts)
     simulation = mb.simulate_kinematics(model, model.neutral(), ts, throw=False)
     assert list(simulation.ok) == [True] * 3 + [False]
-    reach = CRANK * np.cos(ts[:3]) + np.sqrt(0.15**2 - (CRANK * np.sin(ts[:3])) ** 2)
-    close(simulation["slider"].pose.translation[:3, 0], reach, 1e-11)
+    rod = simulation.coordinate("A") + simulation.coordinate("B")
+    close(rod[:3], -np.arcsin(CRANK * np.sin(ts[:3]) / 0.15), 1e-11)
 
 
 @pytest.mark.xfail(strict=True, reason="Newton stops 5e-5 rad short of the fold, and what it finds there passes as ok")
@@ -159,13 +160,22 @@ def test_folded_parallelogram_gains_a_freedom():
     for angle, dof in ((0.7, 1), (0.0, 2), (np.pi, 2), (-2.0, 1)):
         found = mb.mobility(model, attitude(angle))
         assert int(found.dof) == dof and found.gruebler == -2, angle
-        assert (float(found.distance) > 1e-3) and f"{dof} degrees of freedom" in repr(found)
+        assert f"{dof} degrees of freedom" in repr(found)
         assert len(found.redundant) == 5 - (3 - dof)
-    # At rest and in motion along the parallelogram, in the folded attitude too: finite, and every equation holds.
-    for angle in (0.0, np.pi, 1e-9, 0.7):
-        for rate in (0.0, 3.0):
-            found = moved(model, attitude(angle), attitude(rate))
-            assert np.isfinite(found["vd"]).all() and np.abs(found["vd"]).max() < 1e3, (angle, rate)
+    # At rest and in motion along the parallelogram every equation holds, in the folded attitude too. Within 1e-6 rad of
+    # it the rows count as those of the fold, and are off by that much; nothing becomes large or NaN on the way.
+    for rate in (0.0, 3.0):
+        for angle in (0.0, np.pi, 0.7):
+            moved(model, attitude(angle), attitude(rate))
+        for angle in 10.0 ** -np.arange(1, 16):
+            found = everything(model, attitude(angle), attitude(rate), np.zeros(3))
+            assert np.isfinite(found["dynamics"].lam).all() and np.abs(found["vd"]).max() < 20.0, (angle, rate)
+
+
+@pytest.mark.xfail(strict=True, reason="rows are scaled to unit length, so that one that vanishes does not look small")
+def test_mobility_sees_the_fold_coming():
+    model = mb.compile(four_bar(1.0, 2.0, 1.0, 2.0, cut="D"))
+    assert float(mb.mobility(model, chain(np.array([1e-6, 0.0, 1e-6]))).distance) < 1e-3
 
 
 def test_driven_loop_is_inverse_dynamics():
