@@ -83,6 +83,7 @@ from ._dynamics import mass_matrix as mass_matrix
 from ._dynamics import potential_energy as potential_energy
 
 # CLOSURE: loops, constraints, drives
+from ._closure import constraint_acceleration as constraint_acceleration
 from ._closure import constraint_bias as constraint_bias
 from ._closure import constraint_jacobian as constraint_jacobian
 from ._closure import constraint_rate as constraint_rate

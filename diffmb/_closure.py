@@ -275,6 +275,13 @@ def constraint_bias(model: Model, q, v, t: Any = 0.0) -> Array:
     return _bias(model, q, check_speeds(model, "v", v, q), as_time(t, q))
 
 
+def constraint_acceleration(model: Model, q, v, vd, t: Any = 0.0) -> Array:
+    """G vd - gamma, (nc,): zero for the vd of `dynamics`, unless rows contradict each other."""
+    q = check_coordinates(model, q)
+    v, vd = check_speeds(model, "v", v, q), check_speeds(model, "vd", vd, q)
+    return _acceleration(model, q, v, vd, as_time(t, q))
+
+
 @batch_last
 def _residual(model: Model, q: Array, t: Array) -> Array:
     return positions(model, configuration(model, q, t), q, t)
@@ -303,6 +310,13 @@ def residual_and_jacobian(model: Model, q: Array, t: Array) -> tuple[Array, Arra
     """phi and the whole of G from one look at the configuration, for the iterations of assembly."""
     c = configuration(model, q, t)
     return positions(model, c, q, t), _jacobian_at(model, c, q, t)
+
+
+@batch_last
+def _acceleration(model: Model, q: Array, v: Array, vd: Array, t: Array) -> Array:
+    c = configuration(model, q, t)
+    V, own = twists(model, c, q, v, t)
+    return row_values(all_rows(model, c, q, v, vd, V, accelerations(model, c, own, vd), t), c)
 
 
 @batch_last

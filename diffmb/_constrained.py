@@ -127,7 +127,7 @@ def _residual(model: Model, q, v, tau, t, wrenches: Pairs, y, ready) -> tuple[Ar
     F, direct = row_loads(model, c, rows, lam)
     r1 = project(model, c, loads(model, c, world_inertias(model, c), V, A, wrenches) + F) + direct - tau
     off = row_products(model, c, rows, w) - lam
-    return r1, row_values(rows, c) + off - f.range_of(off)
+    return r1, row_values(rows, c) + f.redundant(off)
 
 
 def _solve(model: Model, q, v, tau, t, wrenches: Pairs, y, ready, b) -> tuple[Array, Array]:

@@ -49,8 +49,8 @@ def inverse_dynamics(model: Model, q, v, vd, t: Any = 0.0, wrenches: Wrenches | 
 
     - `q`, `v`, `vd`: coordinates, speeds, rates of the speeds.
     - `t`: time, s.
-    - `wrenches`: external loads, `{body name or Marker: (moment, force)}`, six numbers in world axes at that frame's
-    origin.
+    - `wrenches`: external loads, `{body name: six numbers}` or pairs `[(body name or Marker, six numbers)]`: moment,
+        then force, in world axes at that frame's origin.
     """
     q, v, vd = check_motion(model, q, v, "vd", vd)
     return _inverse_dynamics(model, q, v, vd, as_time(t, q), as_wrenches(wrenches))

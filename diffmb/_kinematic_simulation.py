@@ -10,6 +10,8 @@ rows at each requested time; with rows of acceleration level so are the speeds. 
 at each time, not of the way to it.
 """
 
+from typing import Any
+
 import diffrax
 import equinox as eqx
 import jax
@@ -18,15 +20,23 @@ import numpy as np
 from jax import Array, lax
 
 from ._assembly import State, close, closest_speeds, describe_worst, same_side, tolerance
-from ._closure import constraint_bias, constraint_jacobian, constraint_residual
+from ._closure import (
+    constraint_acceleration,
+    constraint_bias,
+    constraint_jacobian,
+    constraint_rate,
+    constraint_residual,
+)
 from ._dynamics import mass_matrix
 from ._errors import MechanismError
 from ._kinematics import Motion, difference, kinematics, qdot, retract
 from ._mobility import scale_rows
 from ._model import Model
-from ._pseudo_inverse import pseudo_inverse, rank_tolerance
+from ._pseudo_inverse import pseudo_inverse
 from ._spatial._axis import is_concrete
 
+_SURE = 1e-6  # rad or m: attitudes that are not known better than this are refused
+_PIECES = 2000  # Newton solutions between two requested times, at most
 _REACH = 0.1  # rad or m that a coordinate may move between two Newton solutions on the way
 
 
@@ -61,7 +71,7 @@ class KinematicSimulation(eqx.Module):
         return found[:, 0] if found.shape[1] == 1 else found
 
 
-def simulate_kinematics(model: Model, start: State | Array, ts, *, throw: bool = True) -> KinematicSimulation:
+def simulate_kinematics(model: Model, start: State | Any, ts, *, throw: bool = True) -> KinematicSimulation:
     """Moves a driven mechanism through the times `ts`.
 
     **Arguments:**
@@ -96,18 +106,30 @@ def _run(model: Model, q: Array, v: Array, ts: Array):
         q, v = _carry(model, q, v, before, t)
         q = retract(model, q, on_manifold(model, q, t))
         G, M = constraint_jacobian(model, q, t), mass_matrix(model, q, t)
-        v, _ = closest_speeds(model, M, G, q, v, t, one)
-        vd = _least(M, G, constraint_bias(model, q, v, t))
+        v, rate = closest_speeds(model, M, G, q, v, t, one)
+        gamma = constraint_bias(model, q, v, t)
+        vd = _least(M, G, gamma)
+        agrees = _agrees(rate, v) & _agrees(jnp.abs(G @ vd - gamma).max(initial=0.0), gamma)
         norm = jnp.abs(lax.stop_gradient(constraint_residual(model, q, t))).max(initial=0.0)
-        s = jnp.linalg.svd(lax.stop_gradient(scale_rows(G)), compute_uv=False)
+        s = jnp.linalg.svd(lax.stop_gradient(scale_rows(model, G)), compute_uv=False)
         margin = s[model.nv - 1] / s[0] if model.nc >= model.nv else jnp.zeros((), q.dtype)
         side = same_side(model, G_before, G, one)
         side = jnp.where(side == 0, 1, side)
-        ok = (norm <= tolerance(q.dtype)) & (margin > rank_tolerance(q.dtype) ** 0.5) & (side > 0)
+        # Near a singular attitude a small residual is a large error: norm / margin is how far q may be off.
+        ok = (norm <= _SURE * margin) & (margin > singular_margin(q.dtype)) & (side > 0) & agrees
         return (q, v, t, G), (q, v, vd, norm, margin, side, ok)
 
     nowhere = jnp.zeros((model.nc, model.nv), q.dtype)  # no attitude before the first
     return lax.scan(advance, (q, v, ts[0], nowhere), ts)[1]
+
+
+def singular_margin(dtype) -> float:
+    return 1e-5 if np.finfo(dtype).eps < 1e-12 else 1e-2
+
+
+def _agrees(rest: Array, like: Array) -> Array:
+    """Whether what is left of velocity or acceleration rows is round-off."""
+    return lax.stop_gradient(rest) <= 1e3 * tolerance(like.dtype) * (1.0 + jnp.abs(like).max(initial=0.0))
 
 
 def _least(M: Array, G: Array, gamma: Array) -> Array:
@@ -135,17 +157,18 @@ def _follow(model: Model, q: Array, v: Array, t0: Array, t1: Array) -> Array:
     one = jnp.ones(model.nv, q.dtype)
 
     def piece(carry):
-        t, q, v, _ = carry
+        t, q, v, count, _ = carry
         h = jnp.minimum(t1 - t, _REACH / jnp.maximum(jnp.abs(v).max(), 1e-30))
         t = jnp.where(h >= t1 - t, t1, t + h)
         q = retract(model, q, h * v)
         M = mass_matrix(model, q, t)
-        q, _ = close(False, model, q, M, t, one)
+        q, (norm, _) = close(False, model, q, M, t, one)
         v, _ = closest_speeds(model, M, constraint_jacobian(model, q, t), q, v, t, one)
-        return t, q, v, t < t1
+        goes_on = (t < t1) & (norm <= tolerance(q.dtype)) & (count < _PIECES)
+        return t, q, v, count + 1, goes_on
 
-    carry = (t0, q, jnp.where(t1 > t0, v, 0.0), jnp.asarray(True))
-    return lax.while_loop(lambda c: c[3], piece, lax.stop_gradient(carry))[1]
+    carry = (t0, q, jnp.where(t1 > t0, v, 0.0), jnp.asarray(0), jnp.asarray(True))
+    return lax.while_loop(lambda c: c[4], piece, lax.stop_gradient(carry))[1]
 
 
 @jax.custom_jvp
@@ -209,8 +232,18 @@ def _refuse(simulation: KinematicSimulation) -> None:
             f"the drives move the mechanism where it cannot close at t = {t:.6g} s: "
             f"{describe_worst(model, names, rows)}"
         )
-    _, s, Vt = np.linalg.svd(np.asarray(scale_rows(constraint_jacobian(model, q, t))), full_matrices=True)
-    count = model.nv - int((s > rank_tolerance(q.dtype) ** 0.5 * max(s.max(initial=0.0), 1e-300)).sum())
+    rate = np.abs(np.asarray(constraint_rate(model, q, simulation.v[k], t)))
+    acceleration = np.abs(np.asarray(constraint_acceleration(model, q, simulation.v[k], simulation.vd[k], t)))
+    checks = ((rate, simulation.v[k], 1, "speeds"), (acceleration, simulation.vd[k], 2, "accelerations"))
+    for rest, like, level, what in checks:
+        if not bool(_agrees(jnp.asarray(rest).max(initial=0.0), like)):
+            names = [n for n, own in zip(model.row_names, model.levels, strict=True) if own <= level]
+            raise MechanismError(
+                f"drives and constraints ask for {what} that contradict each other at t = {t:.6g} s: "
+                f"{describe_worst(model, names, rest)}; remove one of the drives"
+            )
+    _, s, Vt = np.linalg.svd(np.asarray(scale_rows(model, constraint_jacobian(model, q, t))), full_matrices=True)
+    count = model.nv - int((s > singular_margin(q.dtype) * max(s.max(initial=0.0), 1e-300)).sum())
     speeds = [name for name in model.inboard for _ in range(*model.speeds(name).indices(model.nv))]
     if count and (k == 0 or len(s) < model.nv):
         free = np.abs(Vt[model.nv - count :]).max(0)
@@ -222,7 +255,8 @@ def _refuse(simulation: KinematicSimulation) -> None:
         )
     loose = np.abs(Vt[-1])
     joints = list(dict.fromkeys(speeds[i] for i in np.argsort(-loose)[:3] if loose[i] > 1e-6))
-    when = f"at t = {t:.6g} s" if count else f"between t = {float(simulation.ts[k - 1]):.6g} and {t:.6g} s"
+    here = count or residual > _SURE * float(simulation.margin[k])
+    when = f"at t = {t:.6g} s" if here else f"between t = {float(simulation.ts[k - 1]):.6g} and {t:.6g} s"
     raise MechanismError(
         f"the mechanism passes a singular attitude {when} (margin {float(simulation.margin[k]):.2g}): there the "
         f"drives do not say which way {', '.join(map(repr, joints))} move on; drive another coordinate through it, or "

@@ -4,12 +4,13 @@
     Gruebler: nv - rows of G_h       right only where no row is redundant and the attitude is regular
     velocities v with G v = 0        admissible directions, nonholonomic rows included: they take away speeds, not nd
 
-Rows are scaled to unit length, so that singular values compare; a row that is nothing beside the largest is zero.
+The rows of each element are divided by the length of its longest one, so that singular values compare.
 """
 
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -25,8 +26,9 @@ class Mobility(eqx.Module):
     """What `mb.mobility` found; `print` it for a report.
 
     - `dof`: degrees of freedom; `gruebler`: what counting rows would give.
-    - `rank`: of the holonomic rows; `singular_values` of these, rows scaled to unit length.
-    - `distance`: the smallest singular value that counts, beside the largest: 0 at a singular attitude.
+    - `rank`: of the holonomic rows; `singular_values` of these, scaled element by element.
+    - `distance`: the smallest singular value that is not round-off, beside the largest. It goes to 0 towards a singular
+        attitude; in it, `rank` has dropped and `dof` has risen.
     - `velocity_dof`: independent admissible speeds, fewer than `dof` if there are nonholonomic rows.
     - `directions`: (nv, velocity_dof), orthonormal admissible speeds.
     - `redundant`: rows that follow from the others, by name.
@@ -87,11 +89,12 @@ def mobility(model: Model, q, t: Any = 0.0, *, drives: bool = False) -> Mobility
     used = np.ones(model.nc, bool) if drives else ~driven
     holonomic = np.flatnonzero(used & (model.levels == 0))
     every = np.flatnonzero(used & (model.levels <= 1))
-    scaled = scale_rows(G)
+    scaled = scale_rows(model, G)
     _, s, rank = _rank(scaled[holonomic])
     Vt, _, rank_all = _rank(scaled[every])
-    kept = jnp.where(jnp.arange(s.shape[0]) < rank, s, jnp.inf)
-    distance = jnp.where(rank > 0, kept.min(initial=jnp.inf) / s.max(initial=1e-300), 1.0)
+    largest = s.max(initial=np.finfo(G.dtype).tiny)
+    beyond = jnp.where(s > 1e3 * np.finfo(G.dtype).eps * largest, s, jnp.inf)
+    distance = jnp.minimum(beyond.min(initial=jnp.inf) / largest, 1.0)
     speeds = tuple(
         f"{name}[{k}]" if stop - start > 1 else name
         for name, start, stop in ((n, model.speeds(n).start, model.speeds(n).stop) for n in model.inboard)
@@ -103,10 +106,16 @@ def mobility(model: Model, q, t: Any = 0.0, *, drives: bool = False) -> Mobility
     return Mobility(dof, rank, s, distance, speed_dof, Vt, scaled[holonomic], gruebler, names, speeds)
 
 
-def scale_rows(G: Array) -> Array:
-    size = jnp.sqrt((G * G).sum(1, keepdims=True))
-    kept = size > np.finfo(G.dtype).eps ** 0.625 * size.max(initial=0.0)
-    return jnp.where(kept, G / jnp.where(kept, size, 1.0), 0.0)
+def scale_rows(model: Model, G: Array) -> Array:
+    """The rows of each element divided by the length of its longest: units drop out, a row that vanishes shows."""
+    if model.nc == 0:
+        return G
+    sizes = [g.rows for g in model.closing for _ in g.names]
+    element = np.repeat(np.arange(len(sizes)), sizes)
+    size = jnp.sqrt((G * G).sum(1))
+    longest = jax.ops.segment_max(size, element, num_segments=int(element.max()) + 1)[element]
+    kept = longest > np.finfo(G.dtype).eps ** 0.625 * size.max()
+    return jnp.where(kept[:, None], G / jnp.where(kept, longest, 1.0)[:, None], 0.0)
 
 
 def _rank(G: Array) -> tuple[Array, Array, Array]:

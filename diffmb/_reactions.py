@@ -38,12 +38,13 @@ from ._walk import walk
 class Reactions(eqx.Module):
     """Wrenches (moment, force) on the child of each joint, or on the second marker of each constraint, at its origin.
 
-    `reactions["B"]` is one of them, (6,). `reactions.unique("B")` tells whether redundant rows leave it undetermined.
+    `reactions["B"]` is one of them, (6,). `reactions.unique("B")`, (6,), is False for components that redundant rows
+    leave undetermined: there the shortest multipliers decided.
     A coupling of several joints has one entry for each: `reactions["gear: A"]`.
     """
 
     wrenches: Array  # (entries, 6)
-    determined: Array  # (entries,)
+    determined: Array  # (entries, 6)
     names: tuple[str, ...] = eqx.field(static=True)
 
     def __getitem__(self, name: str) -> Array:
@@ -71,15 +72,16 @@ def reactions(
     """
     q, v, tau = check_motion(model, q, v, "tau", tau)
     t = as_time(t, q)
-    found, parent, child, determined = _reactions(model, q, v, tau, t, as_wrenches(wrenches))
+    found, parent, child, loose = _reactions(model, q, v, tau, t, as_wrenches(wrenches))
     if frame == "child" or frame == "parent":
         axes = child if frame == "child" else parent
     elif frame == "world":
         axes = jnp.broadcast_to(jnp.eye(3, dtype=q.dtype), child.shape)
     else:
         axes = jnp.broadcast_to(kinematics(model, q, t=t)[frame].pose.rotation, child.shape)
-    turned = jax.vmap(lambda w, R: jnp.concatenate([R.T @ w[:3], R.T @ w[3:]]))(found, axes)
-    return Reactions(turned, determined, _entries(model))
+    turn = jax.vmap(lambda w, R: jnp.concatenate([R.T @ w[:3], R.T @ w[3:]]))
+    free = jnp.abs(jax.vmap(lambda w: turn(w, axes))(loose)).max(0, initial=0.0)
+    return Reactions(turn(found, axes), free < np.finfo(q.dtype).eps ** 0.5, _entries(model))
 
 
 def _entries(model: Model) -> tuple[str, ...]:
@@ -114,7 +116,7 @@ def _reactions(model: Model, q, v, tau, t, wrenches: Pairs):
     batch = max(x.shape[-1] for part in parts for x in part)
     spread = lambda x: jnp.broadcast_to(x, (*x.shape[:-1], batch))
     together = [jnp.concatenate([spread(part[k]) for part in parts]) for k in range(3)]
-    return *together, _determined(model, c, J, rows, together[0])
+    return *together, _loose(model, c, J, rows, together[0])
 
 
 def _shares(model: Model, lam: Array) -> list[Array]:
@@ -168,24 +170,23 @@ def _coordinate_entries(model: Model, c: Configuration, group: CoordinateGroup, 
     return jnp.stack(found), parent[index], child[index]
 
 
-def _determined(model: Model, c: Configuration, J: Array, rows, like: Array) -> Array:
-    """Whether an entry stays the same when lam moves along what redundant rows leave free."""
+def _loose(model: Model, c: Configuration, J: Array, rows, like: Array) -> Array:
+    """How each entry changes, (nc, entries, 6, batch), when lam moves along what redundant rows leave free."""
     if not rows:
-        return jnp.ones(like.shape[:1] + like.shape[-1:], bool)
+        return jnp.zeros((0, *like.shape), like.dtype)
     f, one = factors(model, c, J, rows), jnp.eye(model.nc, dtype=like.dtype)[..., None]
-    N = one - jax.vmap(f.range_of, 1, 1)(jnp.broadcast_to(one, (*one.shape[:2], f.G.shape[-1])))
+    N = jax.vmap(f.redundant, 1, 1)(jnp.broadcast_to(one, (*one.shape[:2], f.G.shape[-1])))
 
     def moved(n):  # one column of N
-        F = row_loads(model, c, rows, n)[0]
-        parts = [jnp.abs(_tree_entries(model, c, F)[0]).max(1)]
+        parts = [_tree_entries(model, c, row_loads(model, c, rows, n)[0])[0]]
         for group, r, share in zip(model.closing, rows, _shares(model, n), strict=True):
-            load = jnp.abs(each(vecmat)(share, r.slope)).max(1)
-            if isinstance(group, CoordinateGroup):
-                joints = [len({_joint_of(model, s) for s in speeds}) for speeds in group.speeds]
-                load = jnp.repeat(load, np.asarray(joints), 0)
-            parts.append(load)
-        batch = max(p.shape[-1] for p in parts)
-        return jnp.concatenate([jnp.broadcast_to(p, (p.shape[0], batch)) for p in parts])
+            load = each(vecmat)(share, r.slope)
+            if isinstance(group, MarkerGroup):
+                parts.append(_marker_entries(group, c, load)[0])
+                continue
+            joints = [len({_joint_of(model, s) for s in speeds}) for speeds in group.speeds]
+            any_of = jnp.repeat(jnp.abs(load).max(1, keepdims=True), np.asarray(joints), 0)
+            parts.append(jnp.broadcast_to(any_of, (any_of.shape[0], 6, any_of.shape[-1])))
+        return jnp.concatenate([jnp.broadcast_to(p, (*p.shape[:-1], like.shape[-1])) for p in parts])
 
-    change = jax.vmap(moved, 1)(N).max(0)
-    return jnp.broadcast_to(change, like.shape[:1] + like.shape[-1:]) < np.finfo(like.dtype).eps ** 0.5
+    return jax.vmap(moved, 1)(N)

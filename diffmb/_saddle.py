@@ -15,6 +15,8 @@ Both square the condition of G; one refinement takes that out again. By rows M i
 tree, O(n). By speeds M may be singular, if the rows hold what has no inertia.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
@@ -40,9 +42,9 @@ class Rows(eqx.Module):
     J: Array
     topology: Topology = eqx.field(static=True)
 
-    def range_of(self, b: Array) -> Array:
-        """G G+ b: b without its redundant part."""
-        return product(self.A, product(self.A_plus, b))
+    def redundant(self, b: Array) -> Array:
+        """N b."""
+        return _twice(lambda b: product(self.A, product(self.A_plus, b)), b)
 
     def preimage(self, lam: Array) -> Array:
         """w with G w = lam, for lam in the range of G."""
@@ -50,9 +52,9 @@ class Rows(eqx.Module):
 
     def solve(self, b1: Array, b2: Array) -> tuple[Array, Array]:
         a = mass_solver(self.topology)(self.S, self.J, b1[:, None])[:, 0]
-        inside = self.range_of(b2)
-        x, lam = self.resolve(a, inside)
-        return x, lam - (b2 - inside)
+        rest = self.redundant(b2)
+        x, lam = self.resolve(a, b2 - rest)
+        return x, lam - rest
 
     def resolve(self, a: Array, b2: Array) -> tuple[Array, Array]:
         """From a = M^-1 b1, for b2 in the range of G."""
@@ -71,16 +73,15 @@ class Speeds(eqx.Module):
     P: Array
     Q_inverse: Array
 
-    def range_of(self, b: Array) -> Array:
-        return product(self.G, product(self.G_plus, b))
+    def redundant(self, b: Array) -> Array:
+        return _twice(lambda b: product(self.G, product(self.G_plus, b)), b)
 
     def preimage(self, lam: Array) -> Array:
         return product(self.G_plus, lam)
 
     def solve(self, b1: Array, b2: Array) -> tuple[Array, Array]:
-        inside = self.range_of(b2)
         x = product(self.G_plus, b2)
-        x = x + product(self.G_plus, inside - product(self.G, x))
+        x = x + product(self.G_plus, b2 - product(self.G, x))
         for _ in range(2):
             rest = b1 - product(self.M, x)
             x = x + product(self.P, product(self.Q_inverse, product(self.P, rest)))
@@ -88,7 +89,13 @@ class Speeds(eqx.Module):
         lam = product(jnp.swapaxes(self.G_plus, 0, 1), rest)
         missing = rest - product(jnp.swapaxes(self.G, 0, 1), lam)
         lam = lam + product(jnp.swapaxes(self.G_plus, 0, 1), missing)
-        return x, lam - (b2 - inside)
+        return x, lam - self.redundant(b2)
+
+
+def _twice(onto_range: Callable[[Array], Array], b: Array) -> Array:
+    """b less its part in the range of G, and again: the second time takes out what the conditioning has left."""
+    rest = b - onto_range(b)
+    return rest - onto_range(rest)
 
 
 def prepare_rows(topology: Topology, S: Array, J: Array, G: Array, Z: Array) -> Rows:

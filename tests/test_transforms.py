@@ -140,6 +140,7 @@ def _closed(model, q, v):
         "constraint_residual": lambda: mb.constraint_residual(model, q),
         "constraint_rate": lambda: mb.constraint_rate(model, q, v),
         "constraint_jacobian": lambda: mb.constraint_jacobian(model, q),
+        "constraint_acceleration": lambda: mb.constraint_acceleration(model, q, v, v),
         "constraint_bias": lambda: mb.constraint_bias(model, q, v),
         "reactions": lambda: mb.reactions(model, q, v).wrenches,
         "assemble": lambda: mb.assemble(model, q, v, throw=False).q,
