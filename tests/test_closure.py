@@ -233,11 +233,11 @@ def test_by_rows_is_by_speeds(rank, batch):
     Z = jnp.asarray(np.moveaxis(np.linalg.solve(np.moveaxis(M, -1, 0), np.moveaxis(np.asarray(G), -1, 0).mT), 0, -1))
     solve = [prepare_rows(topology, S, J, G, Z).solve, prepare_speeds(topology, S, J, G).solve]
     (x, lam), (y, mu) = (f(b1, b2) for f in solve)
-    close(x, y, 1e-7)  # the squared condition of the worst of 33 random G
-    close(lam, mu, 1e-7)
+    close(x, y, 1e-9)
+    close(lam, mu, 1e-9)
     for k in range(batch):
         m, g = M[..., k], np.asarray(G)[..., k]
-        N = np.eye(4) - g @ np.linalg.pinv(g, rcond=1e-9)
+        N = (np.eye(4) - g @ np.linalg.pinv(g, rcond=1e-9)) * (rank < 4)  # its round-off would weigh on lam
         whole = np.block([[m, g.T], [g, -N]])
         expected = np.linalg.solve(whole, np.concatenate([b1[:, k], b2[:, k]]))
-        close(np.concatenate([x[:, k], lam[:, k]]), expected, 1e-7)
+        close(np.concatenate([x[:, k], lam[:, k]]), expected, 1e-8)
