@@ -189,12 +189,10 @@ def _places(topology: Topology, inboard, element: AbstractCoupling, drive: Abstr
 
 def _drive(kind: AbstractElement, drive: AbstractDrive) -> Driven:
     """The element with its rows driven; refuses a function with the wrong number of values."""
-    number = jax.ShapeDtypeStruct((), jnp.result_type(float))
-    shape = jax.eval_shape(lambda t, p: jnp.asarray(drive.function(t, p)), number, drive.params).shape
-    rows = kind.nh if drive.level == 0 else kind.nh + kind.nn
-    if (shape[0] if shape else 1) != rows:
+    given, rows = drive.count(), kind.nh if drive.level == 0 else kind.nh + kind.nn
+    if given != rows:
         raise MechanismError(
-            f"the function of drive {drive.name!r} gives {shape[0] if shape else 1} numbers, but {drive.target!r} "
-            f"has {rows} to prescribe at this level"
+            f"the function of drive {drive.name!r} gives {given} numbers, but {drive.target!r} has {rows} to prescribe "
+            "at this level"
         )
     return Driven("", kind, drive.function, drive.level, drive.params)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -20,6 +19,7 @@ from .._joints._lift import as_component, as_params, lift
 from .._spatial._axis import as_array
 from .._spatial._vector import dot
 from ._abstract import AbstractCoupling
+from ._numbers import count_rows, example
 
 
 def as_terms(title: str, terms: Any) -> tuple[tuple[str, int], ...]:
@@ -117,15 +117,8 @@ class Coupling(AbstractCoupling):
     def __init__(self, name: str, terms: Sequence, phi: Callable, params: Any = None):
         self.name, self.terms = name, as_terms(f"coupling {name!r}", terms)
         self.function, self.params = phi, as_params(params)
-        number = jnp.result_type(float)
-        x = jax.ShapeDtypeStruct((len(self.terms),), number)
-        try:
-            out = jax.eval_shape(lambda *args: self._sample(*args), jax.ShapeDtypeStruct((), number), x, self.params)
-        except Exception as error:
-            raise MechanismError(f"the function of coupling {name!r} fails: {type(error).__name__}: {error}") from error
-        if len(out.shape) != 1:
-            raise MechanismError(f"the function of coupling {name!r} returns shape {out.shape}; give (rows,)")
-        self.nh, self.nn = out.shape[0], 0
+        t, x = example((), (len(self.terms),))
+        self.nh, self.nn = count_rows(f"coupling {name!r}", phi, (t, x, self.params)), 0
 
     def _sample(self, t: Array, x: Array, params: Any) -> Array:
         return jnp.atleast_1d(as_component(self.function(t, x, params), x))

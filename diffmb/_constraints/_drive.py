@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from .._errors import MechanismError
 from .._joints._lift import as_component, as_params, lift
 from ._abstract import AbstractElement
+from ._numbers import count_rows, example
 
 if TYPE_CHECKING:
     from typing import ClassVar as AbstractClassVar  # equinox's own is an instance variable to pyright
@@ -52,16 +52,11 @@ class AbstractDrive(eqx.Module):
             raise MechanismError(
                 f"drive {self.name!r} has target {self.target!r}; give a joint, a pair (joint, number) or a constraint"
             )
-        number = jax.ShapeDtypeStruct((), jnp.result_type(float))
-        try:
-            hash(self.function)
-            shape = jax.eval_shape(lambda *args: jnp.asarray(self.function(*args)), number, self.params).shape
-        except Exception as error:
-            raise MechanismError(
-                f"the function of drive {self.name!r} fails: {type(error).__name__}: {error}; write f(t, params)"
-            ) from error
-        if len(shape) > 1:
-            raise MechanismError(f"the function of drive {self.name!r} returns shape {shape}; give a number or (k,)")
+        self.count()
+
+    def count(self) -> int:
+        """How many numbers the function gives."""
+        return count_rows(f"drive {self.name!r}", self.function, (*example(()), self.params))
 
 
 class PositionDrive(AbstractDrive):

@@ -39,3 +39,15 @@ def check_sample(title: str, function: Callable, sample: Callable, example: tupl
 def example(*shapes: tuple[int, ...]) -> tuple[jax.ShapeDtypeStruct, ...]:
     """Floating arguments of these shapes, without values."""
     return tuple(jax.ShapeDtypeStruct(shape, jnp.result_type(float)) for shape in shapes)
+
+
+def count_rows(title: str, function: Callable, arguments: tuple) -> int:
+    """How many numbers a user's function gives, found by running it on shapes alone; one row for a bare number."""
+    try:
+        hash(function)
+        shape = jax.eval_shape(lambda *args: jnp.atleast_1d(jnp.asarray(function(*args))), *arguments).shape
+    except Exception as error:
+        raise MechanismError(f"the function of {title} fails: {type(error).__name__}: {error}") from error
+    if len(shape) != 1:
+        raise MechanismError(f"the function of {title} returns shape {shape}; give a number or (rows,)")
+    return shape[0]

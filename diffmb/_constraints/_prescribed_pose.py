@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 from jax import Array
 
-from .._errors import MechanismError
-from .._joints._lift import as_component, as_params, lift
+from .._joints._lift import as_params, as_pose, lift
 from .._joints._rows import PLACE, TURN, no_turn
 from .._spatial._pose import Pose
 from .._spatial._vector import join, matmul, transpose
@@ -41,20 +40,7 @@ class PrescribedPose(AbstractConstraint):
         check_sample(title, self.pose, lambda *args: self._wanted(*args).translation, (*example(()), self.params), (3,))
 
     def _wanted(self, t: Array, params: Any) -> Pose:
-        result = self.pose(t, params)
-        parts = (result.rotation, result.translation) if isinstance(result, Pose) else result
-        if not isinstance(parts, tuple) or len(parts) != 2:
-            raise MechanismError(
-                f"the function of PrescribedPose {self.name!r} returns {type(result).__name__}; it must return a Pose "
-                "or the tuple (rotation (3, 3), translation (3,))"
-            )
-        rotation, translation = (as_component(part, t) for part in parts)
-        if rotation.shape != (3, 3) or translation.shape != (3,):
-            raise MechanismError(
-                f"the function of PrescribedPose {self.name!r} returns a rotation of shape {rotation.shape} and a "
-                f"translation of shape {translation.shape}; expected (3, 3) and (3,) for a scalar t"
-            )
-        return Pose(rotation, translation)
+        return as_pose(f"PrescribedPose {self.name!r}", self.pose(t, params), t)
 
     def phi(self, t: Array, x: Pose) -> Array:
         wanted = lift(self._wanted, x.translation.ndim - 1, t, self.params)

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from .._bodies._marker import Marker
-from .._errors import MechanismError
 from .._joints._lift import as_component, as_params, lift
 from .._spatial._pose import Pose
 from ._abstract import AbstractConstraint
+from ._numbers import count_rows, example
 
 
 class Constraint(AbstractConstraint):
@@ -45,7 +45,7 @@ class Constraint(AbstractConstraint):
     def __init__(self, name: str, first: Marker | str, second: Marker | str, phi: Callable, params: Any = None):
         self.name, self.first, self.second = name, first, second  # pyright: ignore[reportAttributeAccessIssue]
         self.function, self.params = phi, as_params(params)
-        self.nh, self.nn = _count(f"Constraint {name!r}", phi, _example()[:2], self.params), 0
+        self.nh, self.nn = count_rows(f"Constraint {name!r}", phi, (*_example()[:2], self.params)), 0
 
     def _sample(self, t: Array, rel: Pose, params: Any) -> Array:
         return jnp.atleast_1d(as_component(self.function(t, rel, params), rel.translation))
@@ -72,7 +72,7 @@ class Nonholonomic(AbstractConstraint):
     def __init__(self, name: str, first: Marker | str, second: Marker | str, pfaff: Callable, params: Any = None):
         self.name, self.first, self.second = name, first, second  # pyright: ignore[reportAttributeAccessIssue]
         self.function, self.params = pfaff, as_params(params)
-        self.nh, self.nn = 0, _count(f"Nonholonomic {name!r}", pfaff, _example(), self.params)
+        self.nh, self.nn = 0, count_rows(f"Nonholonomic {name!r}", pfaff, (*_example(), self.params))
 
     def _sample(self, t: Array, rel: Pose, twist: Array, params: Any) -> Array:
         return jnp.atleast_1d(as_component(self.function(t, rel, twist, params), twist))
@@ -82,21 +82,6 @@ class Nonholonomic(AbstractConstraint):
 
 
 def _example() -> tuple:
-    number = jnp.result_type(float)
-    return (
-        jax.ShapeDtypeStruct((), number),
-        jax.eval_shape(Pose.identity),
-        jax.ShapeDtypeStruct((6,), number),
-    )
-
-
-def _count(title: str, function: Callable, example: tuple, params: Any) -> int:
-    """Number of rows, found by running the function on shapes alone."""
-    try:
-        hash(function)
-        out = jax.eval_shape(lambda *args: jnp.atleast_1d(jnp.asarray(function(*args))), *example, params)
-    except Exception as error:
-        raise MechanismError(f"the function of {title} fails: {type(error).__name__}: {error}") from error
-    if len(out.shape) != 1:
-        raise MechanismError(f"the function of {title} returns shape {out.shape}; give a number or (rows,)")
-    return out.shape[0]
+    """(t, rel, twist) without values."""
+    t, twist = example((), (6,))
+    return t, jax.eval_shape(Pose.identity), twist

@@ -16,7 +16,7 @@ from .._bodies._marker import Marker
 from .._errors import MechanismError
 from .._spatial._pose import Pose
 from ._abstract import AbstractJoint
-from ._lift import as_component, as_params, check_function, lift
+from ._lift import as_params, as_pose, check_function, lift
 
 
 class Hinge(AbstractJoint):
@@ -75,20 +75,7 @@ class Hinge(AbstractJoint):
         return self.size
 
     def _sample(self, q: Array, t: Array, params: Any) -> Pose:
-        result = self.function(q, t, params)
-        parts = (result.rotation, result.translation) if isinstance(result, Pose) else result
-        if not isinstance(parts, tuple) or len(parts) != 2:
-            raise MechanismError(
-                f"the function of Hinge {self.name!r} returns {type(result).__name__}; it must return a Pose or the "
-                "tuple (rotation (3, 3), translation (3,))"
-            )
-        rotation, translation = (as_component(part, q) for part in parts)
-        if rotation.shape != (3, 3) or translation.shape != (3,):
-            raise MechanismError(
-                f"the function of Hinge {self.name!r} returns a rotation of shape {rotation.shape} and a translation "
-                f"of shape {translation.shape}; expected (3, 3) and (3,), for q of shape {q.shape} and a scalar t"
-            )
-        return Pose(rotation, translation)
+        return as_pose(f"Hinge {self.name!r}", self.function(q, t, params), q)
 
     def pose(self, q: Array, t: Array) -> Pose:
         return lift(self._sample, q.ndim - 1, q, t, self.params)

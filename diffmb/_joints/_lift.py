@@ -14,6 +14,7 @@ from jax import Array
 
 from .._errors import MechanismError
 from .._spatial._axis import as_array
+from .._spatial._pose import Pose
 
 
 def as_params(params: Any) -> Any:
@@ -45,6 +46,23 @@ def lift(function: Callable, rank: int, *args: Any) -> Any:
 def as_component(value: Any, like: Array) -> Array:
     """What a user's function returned, in the precision of the coordinates (its own constants may have another)."""
     return jnp.asarray(value).astype(like.dtype)
+
+
+def as_pose(title: str, result: Any, like: Array) -> Pose:
+    """The pose that a user's function returned, or (rotation, translation)."""
+    parts = (result.rotation, result.translation) if isinstance(result, Pose) else result
+    if not isinstance(parts, tuple) or len(parts) != 2:
+        raise MechanismError(
+            f"the function of {title} returns {type(result).__name__}; it must return a Pose or the tuple "
+            "(rotation (3, 3), translation (3,))"
+        )
+    rotation, translation = (as_component(part, like) for part in parts)
+    if rotation.shape != (3, 3) or translation.shape != (3,):
+        raise MechanismError(
+            f"the function of {title} returns a rotation of shape {rotation.shape} and a translation of shape "
+            f"{translation.shape}; expected (3, 3) and (3,), for one sample"
+        )
+    return Pose(rotation, translation)
 
 
 def check_function(title: str, function: Callable, sample: Callable, size: int, params: Any) -> None:
