@@ -73,7 +73,7 @@ def test_forward_reverse_and_differences_agree(case):
     assert abs(a - b) <= 1e-9 * float(jnp.abs(weights * slope).sum())
 
 
-@pytest.mark.parametrize("case", ["four-bar", "rolling disc"])
+@pytest.mark.parametrize("case", CASES)
 def test_second_order(case):
     """Derivative of the derivative of the accelerations, against differences of the first."""
     build, p = CASES[case]
