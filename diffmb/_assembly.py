@@ -264,11 +264,16 @@ def closest_speeds(model: Model, M, G, q, v0: Array, t, free: Array) -> tuple[Ar
         return v0, jnp.zeros((), v0.dtype)
     G = G[rows]
     open_rate = constraint_rate(model, q, v0, t)
-    Z = jnp.linalg.solve(_metric(M, free), (G * free).T)
-    A_plus = pseudo_inverse((G @ Z)[..., None])[..., 0]
-    step = -Z @ (A_plus @ open_rate)
-    step = step - Z @ (A_plus @ (open_rate + G @ step))  # removes what the conditioning of the first has left
+    step = shortest(_metric(M, free), G * free, -open_rate)
     return v0 + step, _largest(open_rate + G @ step)
+
+
+def shortest(W: Array, G: Array, b: Array) -> Array:
+    """The x of G x = b that is shortest in the metric W; rows may be redundant."""
+    Z = jnp.linalg.solve(W, G.T)
+    A_plus = pseudo_inverse((G @ Z)[..., None])[..., 0]
+    x = Z @ (A_plus @ b)
+    return x + Z @ (A_plus @ (b - G @ x))  # removes what the conditioning of the first has left
 
 
 # --- words --------------------------------------------------------------------------------------------------------

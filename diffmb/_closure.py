@@ -53,17 +53,21 @@ class Rows(eqx.Module):
 
 def place(group: MarkerGroup, c: Configuration) -> Place:
     a, b = (np.asarray(side) for side in zip(*group.ends, strict=True))
-    world = jnp.broadcast_to(eye(3, c.pose.translation[0]), c.pose.rotation.shape[1:])
-    rotation = jnp.concatenate([c.pose.rotation, world[None]])
-    position, centre = (jnp.concatenate([x, jnp.zeros_like(x[:1])]) for x in (c.pose.translation, _full(c)))
-    A = each(Pose.__matmul__)(Pose(take(rotation, a), take(position, a)), group.first)
-    B = each(Pose.__matmul__)(Pose(take(rotation, b), take(position, b)), group.second)
+    centre = jnp.broadcast_to(c.centre, c.pose.translation.shape)
+    centre = jnp.concatenate([centre, jnp.zeros_like(centre[:1])])
+    A = each(Pose.__matmul__)(frames_of(c, a), group.first)
+    B = each(Pose.__matmul__)(frames_of(c, b), group.second)
     relative = each(lambda A, B: A.inverse() @ B)(A, B)
     return Place(relative, B.rotation, (B.translation - take(centre, b), B.translation - take(centre, a)))
 
 
-def _full(c: Configuration) -> Array:
-    return jnp.broadcast_to(c.centre, c.pose.translation.shape)
+def frames_of(c: Configuration, bodies: np.ndarray) -> Pose:
+    """X_WJ of the numbered bodies (from 0; -1 is the world), stacked."""
+    X = c.pose
+    world = jnp.broadcast_to(eye(3, X.translation[0]), X.rotation[:1].shape)
+    rotation = jnp.concatenate([X.rotation, world])
+    translation = jnp.concatenate([X.translation, jnp.zeros_like(X.translation[:1])])
+    return Pose(take(rotation, bodies), take(translation, bodies))
 
 
 def _at(field: Array, arm: Array) -> Array:
@@ -93,6 +97,22 @@ def _relative_acceleration(group: MarkerGroup, where: Place, V: Array, A: Array)
     return _in_axes(where, Ab - Aa + each(cross_motion)(Vb, Va))
 
 
+def _here(group: MarkerGroup | CoordinateGroup, c: Configuration, q: Array) -> tuple[Place | None, Any]:
+    """The relative coordinates of a group's elements: poses or joint coordinates."""
+    if isinstance(group, MarkerGroup):
+        where = place(group, c)
+        return where, where.pose
+    return None, take(q, np.asarray(group.coordinates))
+
+
+def _moving(group: MarkerGroup | CoordinateGroup, where: Place | None, v: Array, field: Array) -> Array:
+    """Their rates for speeds v (or any vector like them) and the twists that these give the bodies."""
+    if isinstance(group, MarkerGroup):
+        assert where is not None
+        return _relative(group, where, field)
+    return take(v, np.asarray(group.speeds))
+
+
 # --- rows ---------------------------------------------------------------------------------------------------------
 
 
@@ -101,8 +121,7 @@ def positions(model: Model, c: Configuration, q: Array, t: Array) -> Array:
     found = []
     for group in model.closing:
         if group.kind.nh:
-            x = place(group, c).pose if isinstance(group, MarkerGroup) else take(q, np.asarray(group.coordinates))
-            found.append(each(lambda kind, x: kind.phi(t, x))(group.kind, x))
+            found.append(each(lambda kind, x: kind.phi(t, x))(group.kind, _here(group, c, q)[1]))
     return _together(found, c)
 
 
@@ -111,12 +130,8 @@ def rates(model: Model, c: Configuration, q: Array, v: Array, V: Array, t: Array
     found = []
     for group in model.closing:
         if group.kind.nh + group.kind.nn:
-            if isinstance(group, MarkerGroup):
-                where = place(group, c)
-                x, xd = where.pose, _relative(group, where, V)
-            else:
-                x, xd = take(q, np.asarray(group.coordinates)), take(v, np.asarray(group.speeds))
-            t, x, xd = _spread(t, x, xd)
+            where, x = _here(group, c, q)
+            t, x, xd = _spread(t, x, _moving(group, where, v, V))
             found.append(each(lambda kind, x, xd: kind.rate(t, x, xd))(group.kind, x, xd))
     return _together(found, c)
 
@@ -144,13 +159,13 @@ def all_rows(model: Model, c: Configuration, q, v, vd, V: Array, A: Array, t) ->
 
     found = []
     for group in model.closing:
+        where, x = _here(group, c, q)
+        xd = _moving(group, where, v, V)
         if isinstance(group, MarkerGroup):
-            where = place(group, c)
-            x, xd, xdd = where.pose, _relative(group, where, V), _relative_acceleration(group, where, V, A)
+            assert where is not None
+            xdd = _relative_acceleration(group, where, V, A)
         else:
-            where, speeds = None, np.asarray(group.speeds)
-            x, xd = take(q, np.asarray(group.coordinates)), take(v, speeds)
-            xdd = jnp.zeros_like(xd) if vd is None else take(vd, speeds)
+            xdd = jnp.zeros_like(xd) if vd is None else take(vd, np.asarray(group.speeds))
         t, x, xd, xdd = _spread(t, x, xd, xdd)
         found.append(Rows(where, *each(one)(group.kind, x, xd, xdd)))
     return found
@@ -210,7 +225,7 @@ def row_loads(model: Model, c: Configuration, rows: list[Rows], lam: Array) -> t
     """(4): what lam puts on the bodies, (n, 6, batch), and directly on the speeds, (nv, batch)."""
     n, batch = len(model.topology.bodies), max(lam.shape[-1], c.columns.shape[-1])
     F, tau = jnp.zeros((n, 6, batch), lam.dtype), jnp.zeros((model.nv, batch), lam.dtype)
-    for group, r, part in zip(model.closing, rows, _split(model, lam), strict=True):
+    for group, r, part in zip(model.closing, rows, by_elements(model, lam), strict=True):
         w = each(vecmat)(part, r.slope)
         if isinstance(group, CoordinateGroup):
             tau = tau.at[np.asarray(group.speeds)].add(w)
@@ -224,7 +239,7 @@ def row_loads(model: Model, c: Configuration, rows: list[Rows], lam: Array) -> t
     return F, tau
 
 
-def _split(model: Model, lam: Array) -> list[Array]:
+def by_elements(model: Model, lam: Array) -> list[Array]:
     """lam by groups, (e, r, batch)."""
     found, start = [], 0
     for group in model.closing:
@@ -237,15 +252,8 @@ def _split(model: Model, lam: Array) -> list[Array]:
 def row_products(model: Model, c: Configuration, rows: list[Rows], x: Array) -> Array:
     """G x, (nc, batch), without G."""
     field = sum_outward(model.topology, per_body(model.topology, c.columns * x[:, None]))
-    found = []
-    for group, r in zip(model.closing, rows, strict=True):
-        if isinstance(group, MarkerGroup):
-            assert r.place is not None
-            moved = _relative(group, r.place, field)
-        else:
-            moved = take(x, np.asarray(group.speeds))
-        found.append(each(matvec)(r.slope, moved))
-    return _together(found, c)
+    pairs = zip(model.closing, rows, strict=True)
+    return _together([each(matvec)(r.slope, _moving(group, r.place, x, field)) for group, r in pairs], c)
 
 
 # --- public -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ._assembly import State, close, closest_speeds, describe_worst, same_side, tolerance
+from ._assembly import State, close, closest_speeds, describe_worst, same_side, shortest, tolerance
 from ._closure import (
     constraint_acceleration,
     constraint_bias,
@@ -32,7 +32,6 @@ from ._errors import MechanismError
 from ._kinematics import Motion, difference, kinematics, qdot, retract
 from ._mobility import scale_rows
 from ._model import Model
-from ._pseudo_inverse import pseudo_inverse
 from ._spatial._axis import is_concrete
 
 _SURE = 1e-6  # rad or m: attitudes that are not known better than this are refused
@@ -108,7 +107,7 @@ def _run(model: Model, q: Array, v: Array, ts: Array):
         G, M = constraint_jacobian(model, q, t), mass_matrix(model, q, t)
         v, rate = closest_speeds(model, M, G, q, v, t, one)
         gamma = constraint_bias(model, q, v, t)
-        vd = _least(M, G, gamma)
+        vd = shortest(M, G, gamma)
         agrees = _agrees(rate, v) & _agrees(jnp.abs(G @ vd - gamma).max(initial=0.0), gamma)
         norm = jnp.abs(lax.stop_gradient(constraint_residual(model, q, t))).max(initial=0.0)
         s = jnp.linalg.svd(lax.stop_gradient(scale_rows(model, G)), compute_uv=False)
@@ -130,14 +129,6 @@ def singular_margin(dtype) -> float:
 def _agrees(rest: Array, like: Array) -> Array:
     """Whether what is left of velocity or acceleration rows is round-off."""
     return lax.stop_gradient(rest) <= 1e3 * tolerance(like.dtype) * (1.0 + jnp.abs(like).max(initial=0.0))
-
-
-def _least(M: Array, G: Array, gamma: Array) -> Array:
-    """The vd of G vd = gamma, the smallest in the metric of M if rows leave some free."""
-    Z = jnp.linalg.solve(M, G.T)
-    A_plus = pseudo_inverse((G @ Z)[..., None])[..., 0]
-    vd = Z @ (A_plus @ gamma)
-    return vd + Z @ (A_plus @ (gamma - G @ vd))
 
 
 def _carry(model: Model, q: Array, v: Array, t0: Array, t1: Array) -> tuple[Array, Array]:
@@ -185,7 +176,7 @@ def _on_manifold_rule(primals, tangents):
     if len(rows) == 0:
         return step, jnp.zeros_like(step)
     moved = jax.jvp(constraint_residual, primals, tangents)[1]
-    return step, _least(mass_matrix(model, q, t), constraint_jacobian(model, q, t)[rows], -moved)
+    return step, shortest(mass_matrix(model, q, t), constraint_jacobian(model, q, t)[rows], -moved)
 
 
 def _integrate(model: Model, q: Array, v: Array, t0: Array, t1: Array) -> tuple[Array, Array]:
@@ -199,7 +190,7 @@ def _integrate(model: Model, q: Array, v: Array, t0: Array, t1: Array) -> tuple[
         M = mass_matrix(model, q, t)
         v, _ = closest_speeds(model, M, G, q, v, t, one)
         qd = qdot(model, q, v)
-        return (qd, _least(M, G, constraint_bias(model, q, v, t))) if speeds_too else qd
+        return (qd, shortest(M, G, constraint_bias(model, q, v, t))) if speeds_too else qd
 
     tight = 1e-10 if np.finfo(q.dtype).eps < 1e-12 else 1e-5
     solution = diffrax.diffeqsolve(

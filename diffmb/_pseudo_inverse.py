@@ -17,9 +17,11 @@ import numpy as np
 from jax import Array, lax
 
 from ._batch import stored
+from ._spatial._bilinear import WIDE
 from ._spatial._vector import matmul, matvec
 
 _WRITTEN_OUT = 48  # terms of a sum
+
 
 def rank_tolerance(dtype) -> float:
     """Below this part of its own size a diagonal entry counts as zero."""
@@ -47,7 +49,7 @@ def _rule(primals, tangents):
 
 def product(A: Array, B: Array) -> Array:
     """A B, or A x, written out as a sum where the batch is long and the sum is not; a matrix product otherwise."""
-    if A.shape[1] <= _WRITTEN_OUT and max(A.shape[-1], B.shape[-1]) >= 32:
+    if A.shape[1] <= _WRITTEN_OUT and max(A.shape[-1], B.shape[-1]) >= WIDE:
         return stored(matmul if B.ndim == 3 else matvec)(A, B)  # fused into its users it would be computed many times
     return jnp.einsum("ikz,kjz->ijz" if B.ndim == 3 else "ikz,kz->iz", *_same_batch(A, B), precision="highest")
 

@@ -21,7 +21,7 @@ from ._batch import batch_last
 from ._bodies._marker import Marker
 from ._checks import Wrenches, as_time, as_wrenches
 from ._closing import CoordinateGroup, MarkerGroup
-from ._closure import all_rows, place, row_loads
+from ._closure import all_rows, by_elements, frames_of, place, row_loads
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._constrained import constrained_dynamics, factors
 from ._dynamics import Pairs, check_motion, loads
@@ -30,7 +30,7 @@ from ._kinematics import kinematics
 from ._model import Model
 from ._names import nearest
 from ._spatial._pose import Pose
-from ._spatial._vector import cross, eye, join, matmul, matvec, transpose, vecmat
+from ._spatial._vector import cross, join, matmul, matvec, transpose, vecmat
 from ._sweep import each, sum_inward
 from ._walk import walk
 
@@ -107,7 +107,7 @@ def _reactions(model: Model, q, v, tau, t, wrenches: Pairs):
         F = F + row_loads(model, c, rows, lam)[0]
     found, parent, child, points = _tree_entries(model, c, F)
     parts = [(found, parent, child)]
-    for group, r, share in zip(model.closing, rows, _shares(model, lam), strict=True):
+    for group, r, share in zip(model.closing, rows, by_elements(model, lam), strict=True):
         load = -each(vecmat)(share, r.slope)
         if isinstance(group, MarkerGroup):
             parts.append(_marker_entries(group, c, load))
@@ -119,20 +119,10 @@ def _reactions(model: Model, q, v, tau, t, wrenches: Pairs):
     return *together, _loose(model, c, J, rows, together[0])
 
 
-def _shares(model: Model, lam: Array) -> list[Array]:
-    ends = np.cumsum([len(g.names) * g.rows for g in model.closing])
-    pieces = jnp.split(lam, ends[:-1]) if len(ends) else []
-    return [x.reshape(len(g.names), g.rows, lam.shape[-1]) for x, g in zip(pieces, model.closing, strict=True)]
-
-
 def _tree_entries(model: Model, c: Configuration, F: Array) -> tuple[Array, Array, Array, Array]:
     """What each inboard joint puts on its child as the user wrote it (reversed joints turn over), axes and points."""
     total = sum_inward(model.topology, F)
-    world = jnp.broadcast_to(eye(3, c.pose.translation[0]), c.pose.rotation[:1].shape)
-    padded = jnp.concatenate([c.pose.rotation, world])
-    origin = jnp.concatenate([c.pose.translation, jnp.zeros_like(c.pose.translation[:1])])
-    number = np.asarray(model.topology.parent) - 1  # -1: the world, last in the padded arrays
-    inner = each(Pose.__matmul__)(Pose(padded[number], origin[number]), model.placement)
+    inner = each(Pose.__matmul__)(frames_of(c, np.asarray(model.topology.parent) - 1), model.placement)
     backward = np.asarray(model.topology.reversed)
     flip = backward[:, None, None]
     point = jnp.where(flip, inner.translation, c.pose.translation) - c.centre
@@ -179,7 +169,7 @@ def _loose(model: Model, c: Configuration, J: Array, rows, like: Array) -> Array
 
     def moved(n):  # one column of N
         parts = [_tree_entries(model, c, row_loads(model, c, rows, n)[0])[0]]
-        for group, r, share in zip(model.closing, rows, _shares(model, n), strict=True):
+        for group, r, share in zip(model.closing, rows, by_elements(model, n), strict=True):
             load = each(vecmat)(share, r.slope)
             if isinstance(group, MarkerGroup):
                 parts.append(_marker_entries(group, c, load)[0])

@@ -24,6 +24,7 @@ import numpy as np
 from jax import Array, lax
 
 from ._batch import stored
+from ._spatial._bilinear import WIDE
 from ._spatial._pose import Pose
 from ._spatial._twist import axial, turn
 from ._spatial._vector import cross, join, matvec
@@ -38,7 +39,7 @@ def each(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def wide(batch: int) -> bool:
     """Whether there are enough samples to fill the vector units, so that scanning body by body pays."""
-    return batch >= 32
+    return batch >= WIDE
 
 
 def dense(topology: Topology, batch: int) -> bool:

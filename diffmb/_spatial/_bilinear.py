@@ -21,6 +21,8 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+WIDE = 32  # samples that fill the vector units: from there on, code written out along the batch pays
+
 Shape = tuple[int, ...]
 
 
@@ -122,7 +124,7 @@ def _written_out(kind: Kind, lead: int):
 def _compute(a: Array, b: Array, *, kind: Kind, lead: int) -> Array:
     """Written out for a wide batch, which is fast to run; as one broadcast sum otherwise, which is quick to compile."""
     behind = max(math.prod(x.shape[lead + len(s) :]) for x, s in zip((a, b), kind.shapes[1:], strict=True))
-    if behind < 32:
+    if behind < WIDE:
         return _as_one_sum(kind, lead, a, b)
     front = jnp.broadcast_shapes(a.shape[:lead], b.shape[:lead])
     a = jnp.broadcast_to(a, front + a.shape[lead:])
