@@ -10,6 +10,12 @@ from ._bodies._rigid import cylinder as cylinder
 from ._bodies._rigid import massless as massless
 from ._bodies._rigid import rod as rod
 from ._bodies._rigid import sphere as sphere
+from ._connections._abstract import AbstractConnection as AbstractConnection
+from ._connections._abstract import AbstractJointConnection as AbstractJointConnection
+from ._connections._abstract import AbstractLoad as AbstractLoad
+from ._connections._spring import SpringDamper as SpringDamper
+from ._connections._user import Connection as Connection
+from ._connections._user import JointConnection as JointConnection
 from ._constraints._abstract import AbstractConstraint as AbstractConstraint
 from ._constraints._abstract import AbstractCoupling as AbstractCoupling
 from ._constraints._cam import CamContact as CamContact
@@ -105,3 +111,19 @@ from ._reactions import reactions as reactions
 # KINEMATIC SIMULATION
 from ._kinematic_simulation import KinematicSimulation as KinematicSimulation
 from ._kinematic_simulation import simulate_kinematics as simulate_kinematics
+
+# SIMULATE
+from ._event import Event as Event
+from ._event import Instant as Instant
+from ._event import impact as impact
+from ._inputs import Table as Table
+from ._plan import FixedStep as FixedStep
+from ._results import RESULTS as RESULTS
+from ._simulate import simulate as simulate
+from ._solver import Auto as Auto
+from ._solver import Baumgarte as Baumgarte
+from ._solver import StoredSteps as StoredSteps
+from ._solver import explicit as explicit
+from ._solver import implicit as implicit
+from ._trajectory import Statistics as Statistics
+from ._trajectory import Trajectory as Trajectory

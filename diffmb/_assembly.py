@@ -270,6 +270,8 @@ def closest_speeds(model: Model, M, G, q, v0: Array, t, free: Array) -> tuple[Ar
 
 def shortest(W: Array, G: Array, b: Array) -> Array:
     """The x of G x = b that is shortest in the metric W; rows may be redundant."""
+    if G.shape[0] == 0:
+        return jnp.zeros(W.shape[0], W.dtype)
     Z = jnp.linalg.solve(W, G.T)
     A_plus = pseudo_inverse((G @ Z)[..., None])[..., 0]
     x = Z @ (A_plus @ b)

@@ -38,6 +38,36 @@ def check_speeds(model: Model, name: str, value: Any, like: Array) -> Array:
     return value
 
 
+def check_states(model: Model, z: Any, like: Array) -> Array:
+    """States of the connections, (nz,); `None` means those from which they start."""
+    if z is None:
+        return model.start_states() if model.nz else jnp.zeros(0, like.dtype)
+    return _check_size("z", z, "nz", model.nz, "states of connections; model.start_states() makes one")
+
+
+def check_inputs(model: Model, u: Any, like: Array) -> Array:
+    """Inputs of the connections, (nu,); `None` means zero."""
+    if u is None:
+        return jnp.zeros(model.nu, like.dtype)
+    return _check_size("u", u, "nu", model.nu, "inputs of connections")
+
+
+def check_switches(model: Model, on: Any, like: Array) -> Array | None:
+    """1 for what is on and 0 for what is off, in the order of `model.switches`; `None`: everything is on."""
+    if on is None:
+        return None
+    advice = "switches; model.switch(name) says which"
+    return _check_size("on", on, "len(model.switches)", len(model.switches), advice).astype(like.dtype)
+
+
+def _check_size(name: str, value: Any, title: str, size: int, what: str) -> Array:
+    value = _as_floats(name, value)
+    if value.shape != (size,):
+        hint = "; for a batch use jax.vmap" if value.ndim > 1 else ""
+        raise MechanismError(f"{name} has shape {value.shape}, but the model has {title} = {size} {what}{hint}")
+    return value
+
+
 def as_time(t: Any, like: Array) -> Array:
     t = jnp.asarray(t)
     if t.shape != ():

@@ -1,8 +1,9 @@
 """What closes a mechanism: its cut joints, constraints, couplings and drives as stacked elements with numbered rows.
+Its connections, which have loads and states instead of rows, are stacked in the same way.
 
 Elements of one kind are stacked, so that one call per kind serves them all. The rows of the multipliers lam stand group
 by group and element by element in it; each element has its rows of position level (nh) first, then those of velocity
-level (nn), then those of acceleration level (na).
+level (nn), then those of acceleration level (na). States z and inputs u of the connections stand in the same order.
 """
 
 from abc import abstractmethod
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ._connections._abstract import AbstractConnection, AbstractJointConnection, AbstractLoad, check_load, plain
 from ._constraints._abstract import AbstractConstraint, AbstractCoupling, AbstractElement, bare
 from ._constraints._coupling import Coordinates
 from ._constraints._cut_joint import cut
@@ -28,9 +30,9 @@ from ._topology import Topology
 
 
 class AbstractGroup(eqx.Module):
-    """Elements of one kind. `names[e]` are the names that element e answers to: its own, and that of its drive."""
+    """Elements (or connections) of one kind. `names[e]` are the names that e answers to: its own, that of its drive."""
 
-    kind: AbstractElement
+    kind: Any  # AbstractElement or, among connections, AbstractLoad
     names: tuple[tuple[str, ...], ...] = eqx.field(static=True)
 
     @property
@@ -75,8 +77,9 @@ class CoordinateGroup(AbstractGroup):
 
 
 def wanted_joints(mechanism: Mechanism) -> set[str]:
-    """Joints whose coordinates a drive or a coupling needs: better not cut."""
-    wanted = {joint for c in mechanism.constraints if isinstance(c, AbstractCoupling) for joint, _ in c.terms}
+    """Joints whose coordinates a drive, a coupling or a joint connection needs: better not cut."""
+    parts = (*mechanism.constraints, *mechanism.connections)
+    wanted = {joint for c in parts if isinstance(c, AbstractCoupling | AbstractJointConnection) for joint, _ in c.terms}
     return wanted | {d.target if isinstance(d.target, str) else d.target[0] for d in mechanism.drives}
 
 
@@ -88,23 +91,40 @@ def close(
     elements = [(cut(mechanism.joints[k]), None) for k in topology.cuts]
     elements += [(c, driven.pop(c.name, None)) for c in mechanism.constraints]
     elements += [(_coordinates(topology, inboard, drive), drive) for drive in driven.values()]
-    members: dict[Any, list] = {}
-    for element, drive in elements:
-        kind = bare(element) if drive is None else _drive(bare(element), drive)
-        if kind.nh + kind.nn + kind.na == 0:
-            continue
+    kinds = [bare(element) if drive is None else _drive(bare(element), drive) for element, drive in elements]
+    members = [(kind, *part) for kind, part in zip(kinds, elements, strict=True) if kind.nh + kind.nn + kind.na]
+    return tuple(_group(group, topology, inboard, frame, stack) for group in _alike(members))
+
+
+def connect(
+    mechanism: Mechanism, topology: Topology, inboard: tuple[str, ...], frame: Pose, stack: Callable[[Sequence], Any]
+) -> tuple[MarkerGroup | CoordinateGroup, ...]:
+    """Groups of all connections; arguments as in `close`."""
+    groups = _alike([(plain(load), load, None) for load in mechanism.connections])
+    for group in groups:
+        check_load(group[0][1])
+    return tuple(_group(group, topology, inboard, frame, stack) for group in groups)
+
+
+def _between_markers(part: AbstractElement | AbstractLoad) -> bool:
+    return isinstance(part, AbstractConstraint | AbstractConnection)
+
+
+def _alike(members: list) -> list[list]:
+    """(kind, part, drive) with the same class, static fields and shapes together, in order of first appearance."""
+    found: dict[Any, list] = {}
+    for kind, part, drive in members:
         leaves, structure = jax.tree.flatten(kind)
-        family = isinstance(element, AbstractConstraint)
-        size = len(element.terms) if isinstance(element, AbstractCoupling) else 0
-        key = (family, size, structure, tuple(jnp.shape(leaf) for leaf in leaves))
-        members.setdefault(key, []).append((kind, element, drive))
-    return tuple(_group(group, topology, inboard, frame, stack) for group in members.values())
+        size = 0 if _between_markers(part) else len(part.terms)
+        key = (_between_markers(part), size, structure, tuple(jnp.shape(leaf) for leaf in leaves))
+        found.setdefault(key, []).append((kind, part, drive))
+    return list(found.values())
 
 
 def _group(members: list, topology: Topology, inboard, frame: Pose, stack) -> MarkerGroup | CoordinateGroup:
     kind = stack([kind for kind, _, _ in members])
     names = tuple(tuple(dict.fromkeys([e.name] if d is None else [e.name, d.name])) for _, e, d in members)
-    if isinstance(members[0][1], AbstractConstraint):
+    if _between_markers(members[0][1]):
         number = {"world": -1} | {name: i for i, name in enumerate(topology.bodies)}
         ends = tuple((number[e.first.body], number[e.second.body]) for _, e, _ in members)
         markers = ([e.first for _, e, _ in members], [e.second for _, e, _ in members])
@@ -168,19 +188,23 @@ def _body(inboard: tuple[str, ...], topology: Topology, joint: str, who: str) ->
     raise MechanismError(f"{who} names {joint!r}, which is no joint; {nearest(joint, inboard)}")
 
 
-def _places(topology: Topology, inboard, element: AbstractCoupling, drive: AbstractDrive | None) -> tuple:
-    """Where the element's coordinates stand in q and their speeds in v."""
-    who = f"drive {drive.name!r}" if drive is not None else f"coupling {element.name!r}"
+def _places(
+    topology: Topology, inboard, part: AbstractCoupling | AbstractJointConnection, drive: AbstractDrive | None
+) -> tuple:
+    """Where the part's coordinates stand in q and their speeds in v."""
+    is_load = isinstance(part, AbstractJointConnection)
+    who = f"drive {drive.name!r}" if drive is not None else f"{'connection' if is_load else 'coupling'} {part.name!r}"
     qs, vs = [], []
-    for joint, k in element.terms:
+    for joint, k in part.terms:
         body = _body(inboard, topology, joint, who)
         nq, nv = topology.nqs[body], topology.nvs[body]
         if k >= nv:
             raise MechanismError(f"{who} names coordinate {k} of joint {joint!r}, which has {nv}, counted from 0")
         if nq != nv and (drive is None or drive.level == 0):
+            advice = "PrescribedPose between its markers, or a drive of its speeds (VelocityDrive)"
             raise MechanismError(
-                f"{who} prescribes the position of joint {joint!r}, whose coordinates are a quaternion; use "
-                "PrescribedPose between its markers, or a drive of its speeds (VelocityDrive)"
+                f"{who} {'needs' if is_load else 'prescribes'} the position of joint {joint!r}, whose coordinates are "
+                f"a quaternion; use {'a Connection between its markers' if is_load else advice}"
             )
         qs.append(topology.q_start[body] + (k if nq == nv else 0))
         vs.append(topology.v_start[body] + k)

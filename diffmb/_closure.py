@@ -97,7 +97,7 @@ def _relative_acceleration(group: MarkerGroup, where: Place, V: Array, A: Array)
     return _in_axes(where, Ab - Aa + each(cross_motion)(Vb, Va))
 
 
-def _here(group: MarkerGroup | CoordinateGroup, c: Configuration, q: Array) -> tuple[Place | None, Any]:
+def here(group: MarkerGroup | CoordinateGroup, c: Configuration, q: Array) -> tuple[Place | None, Any]:
     """The relative coordinates of a group's elements: poses or joint coordinates."""
     if isinstance(group, MarkerGroup):
         where = place(group, c)
@@ -105,7 +105,7 @@ def _here(group: MarkerGroup | CoordinateGroup, c: Configuration, q: Array) -> t
     return None, take(q, np.asarray(group.coordinates))
 
 
-def _moving(group: MarkerGroup | CoordinateGroup, where: Place | None, v: Array, field: Array) -> Array:
+def moving(group: MarkerGroup | CoordinateGroup, where: Place | None, v: Array, field: Array) -> Array:
     """Their rates for speeds v (or any vector like them) and the twists that these give the bodies."""
     if isinstance(group, MarkerGroup):
         assert where is not None
@@ -121,7 +121,7 @@ def positions(model: Model, c: Configuration, q: Array, t: Array) -> Array:
     found = []
     for group in model.closing:
         if group.kind.nh:
-            found.append(each(lambda kind, x: kind.phi(t, x))(group.kind, _here(group, c, q)[1]))
+            found.append(each(lambda kind, x: kind.phi(t, x))(group.kind, here(group, c, q)[1]))
     return _together(found, c)
 
 
@@ -130,13 +130,13 @@ def rates(model: Model, c: Configuration, q: Array, v: Array, V: Array, t: Array
     found = []
     for group in model.closing:
         if group.kind.nh + group.kind.nn:
-            where, x = _here(group, c, q)
-            t, x, xd = _spread(t, x, _moving(group, where, v, V))
+            where, x = here(group, c, q)
+            t, x, xd = spread(t, x, moving(group, where, v, V))
             found.append(each(lambda kind, x, xd: kind.rate(t, x, xd))(group.kind, x, xd))
     return _together(found, c)
 
 
-def _spread(*trees):
+def spread(*trees):
     """Over one common batch: values and their tangents must have the same shape."""
     batch = max(a.shape[-1] for a in jax.tree.leaves(trees))
     return jax.tree.map(lambda a: jnp.broadcast_to(a, (*a.shape[:-1], batch)), trees)
@@ -159,14 +159,14 @@ def all_rows(model: Model, c: Configuration, q, v, vd, V: Array, A: Array, t) ->
 
     found = []
     for group in model.closing:
-        where, x = _here(group, c, q)
-        xd = _moving(group, where, v, V)
+        where, x = here(group, c, q)
+        xd = moving(group, where, v, V)
         if isinstance(group, MarkerGroup):
             assert where is not None
             xdd = _relative_acceleration(group, where, V, A)
         else:
             xdd = jnp.zeros_like(xd) if vd is None else take(vd, np.asarray(group.speeds))
-        t, x, xd, xdd = _spread(t, x, xd, xdd)
+        t, x, xd, xdd = spread(t, x, xd, xdd)
         found.append(Rows(where, *each(one)(group.kind, x, xd, xdd)))
     return found
 
@@ -223,15 +223,23 @@ def jacobian_rows(model: Model, c: Configuration, rows: list[Rows]) -> Array:
 
 def row_loads(model: Model, c: Configuration, rows: list[Rows], lam: Array) -> tuple[Array, Array]:
     """(4): what lam puts on the bodies, (n, 6, batch), and directly on the speeds, (nv, batch)."""
-    n, batch = len(model.topology.bodies), max(lam.shape[-1], c.columns.shape[-1])
-    F, tau = jnp.zeros((n, 6, batch), lam.dtype), jnp.zeros((model.nv, batch), lam.dtype)
-    for group, r, part in zip(model.closing, rows, by_elements(model, lam), strict=True):
-        w = each(vecmat)(part, r.slope)
+    pairs = zip(model.closing, rows, by_elements(model, lam), strict=True)
+    return scatter(model, [(group, r.place, each(vecmat)(part, r.slope)) for group, r, part in pairs], c.columns)
+
+
+def scatter(model: Model, parts: Sequence[tuple], like: Array) -> tuple[Array, Array]:
+    """What loads put on the bodies about their fixed points, (n, 6, batch), and directly on the speeds, (nv, batch).
+
+    `parts` are (group, place, loads): wrenches (e, 6, batch) at B in B's axes on b, with the opposite on a, or loads
+    (e, k, batch) on joint coordinates.
+    """
+    n, batch = len(model.topology.bodies), max([like.shape[-1]] + [w.shape[-1] for _, _, w in parts])
+    F, tau = jnp.zeros((n, 6, batch), like.dtype), jnp.zeros((model.nv, batch), like.dtype)
+    for group, where, w in parts:
         if isinstance(group, CoordinateGroup):
             tau = tau.at[np.asarray(group.speeds)].add(w)
             continue
-        assert r.place is not None
-        for sign, side, wrench in zip((1.0, -1.0), (1, 0), _wrenches(r.place, w), strict=True):
+        for sign, side, wrench in zip((1.0, -1.0), (1, 0), _wrenches(where, w), strict=True):
             touched = np.zeros((n + 1, len(group.ends)))
             touched[[ends[side] for ends in group.ends], np.arange(len(group.ends))] = sign
             if touched[:-1].any():
@@ -253,7 +261,7 @@ def row_products(model: Model, c: Configuration, rows: list[Rows], x: Array) -> 
     """G x, (nc, batch), without G."""
     field = sum_outward(model.topology, per_body(model.topology, c.columns * x[:, None]))
     pairs = zip(model.closing, rows, strict=True)
-    return _together([each(matvec)(r.slope, _moving(group, r.place, x, field)) for group, r in pairs], c)
+    return _together([each(matvec)(r.slope, moving(group, r.place, x, field)) for group, r in pairs], c)
 
 
 # --- public -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ the projector on redundant combinations of rows, (1) and "lam is in the range of
 
 whose matrix is that of `_saddle.py`, where it is solved. Its derivative at fixed rank is that of (2) with N and w held,
 because N dG u = 0 for every motion u that the rows allow. One tangent of inverse dynamics and of the rows, one solve:
-no derivative of a solver.
+no derivative of a solver. tau contains the loads of connections, which are functions of (t, q, v, z, u). The rows of
+what is switched off are zero in (2): they hold nothing, and their lam is zero.
 """
 
 from typing import Any
@@ -20,11 +21,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from ._batch import ImplicitRule, apply_implicit, lift
-from ._checks import Wrenches, as_time, as_wrenches
-from ._closure import all_rows, jacobian_rows, row_loads, row_products, row_values
+from ._checks import Wrenches, as_time, as_wrenches, check_inputs, check_states, check_switches
+from ._closure import Rows as ElementRows, all_rows, jacobian_rows, row_loads, row_products, row_values
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._dynamics import Pairs, check_motion, loads, mass_solve, project, tree_forward_dynamics
 from ._errors import MechanismError
+from ._loads import with_connections
 from ._model import Model
 from ._names import nearest
 from ._saddle import Rows, Speeds, by_rows, prepare, prepare_rows, prepare_speeds
@@ -55,7 +57,9 @@ class Dynamics(eqx.Module):
         return load[0] if load.shape[0] == 1 else load
 
 
-def dynamics(model: Model, q, v, tau=None, t: Any = 0.0, wrenches: Wrenches | None = None) -> Dynamics:
+def dynamics(
+    model: Model, q, v, tau=None, t: Any = 0.0, wrenches: Wrenches | None = None, *, z=None, u=None, on=None
+) -> Dynamics:
     """Accelerations, multipliers and drive loads at a consistent (q, v).
 
     **Arguments:**
@@ -64,35 +68,64 @@ def dynamics(model: Model, q, v, tau=None, t: Any = 0.0, wrenches: Wrenches | No
     - `tau`: loads (nv,) at the speeds, zero by default.
     - `t`: time, s.
     - `wrenches`: external loads, see `inverse_dynamics`.
+    - `z`: states of the connections (nz,), by default `model.start_states()`.
+    - `u`: inputs of the connections (nu,), zero by default.
+    - `on`: 1 or 0 for everything in `model.switches`: what is off exerts nothing and holds nothing. By default all
+        are on.
     """
     q, v, tau = check_motion(model, q, v, "tau", tau)
-    vd, lam = lift(constrained_dynamics, model, q, v, tau, as_time(t, q), as_wrenches(wrenches))
+    inner = check_inner(model, q, z, u, on)
+    vd, lam = lift(constrained_dynamics, model, q, v, tau, as_time(t, q), as_wrenches(wrenches), *inner)
     return Dynamics(vd, lam, tuple((name, rows.start, rows.stop) for name, rows in model.elements.items()))
 
 
-def forward_dynamics(model: Model, q, v, tau=None, t: Any = 0.0, wrenches: Wrenches | None = None) -> Accelerations:
+def forward_dynamics(
+    model: Model, q, v, tau=None, t: Any = 0.0, wrenches: Wrenches | None = None, *, z=None, u=None, on=None
+) -> Accelerations:
     """vd (nv,): the rates of the speeds, with loops, constraints and drives held. Arguments as in `dynamics`."""
-    return dynamics(model, q, v, tau, t, wrenches).vd
+    return dynamics(model, q, v, tau, t, wrenches, z=z, u=u, on=on).vd
+
+
+def check_inner(model: Model, q: Array, z, u, on) -> tuple[Array | None, Array | None, Array | None]:
+    """(z, u, on) as `dynamics` describes them; z and u are None, and so no part of a program, without connections."""
+    z, u, on = check_states(model, z, q), check_inputs(model, u, q), check_switches(model, on, q)
+    return (z, u, on) if model.connections else (None, None, on)
 
 
 # --- batch axis last from here on ---------------------------------------------------------------------------------
 
 
-def constrained_dynamics(model: Model, q, v, tau, t, wrenches: Pairs) -> tuple[Array, Array]:
-    """(vd, lam)."""
+def constrained_dynamics(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on) -> tuple[Array, Array]:
+    """(vd, lam). What a model does not have is left out of its program: z, u, and `on` if it is None."""
+    if not model.connections:
+        z = u = None
+        on = on if model.nc else None
     if model.nc == 0:
-        vd = tree_forward_dynamics(model, q, v, tau, t, wrenches)
+        vd = tree_forward_dynamics(model, q, v, tau, t, wrenches, z, u, on)
         return vd, vd[:0]
-    return apply_implicit(_forward, _rule, model, q, v, tau, t, wrenches)
+    return apply_implicit(_forward, _rule, model, q, v, tau, t, wrenches, z, u, on)
 
 
-def _forward(model: Model, q, v, tau, t, wrenches: Pairs) -> tuple[Array, Array]:
+def held_rows(model: Model, c: Configuration, q, v, vd, V: Array, A: Array, t, on: Array | None) -> list[ElementRows]:
+    """`all_rows`, zero where an element is switched off."""
+    rows = all_rows(model, c, q, v, vd, V, A, t)
+    if on is None:
+        return rows
+    found, start = [], 0
+    for group, r in zip(model.closing, rows, strict=True):
+        factor = on[start : start + len(group.names), None]
+        found.append(ElementRows(r.place, r.value * factor, r.slope * factor[:, None]))
+        start += len(group.names)
+    return found
+
+
+def _forward(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on) -> tuple[Array, Array]:
     c = configuration(model, q, t)
     J = world_inertias(model, c)
     V, own = twists(model, c, q, v, t)
     A = accelerations(model, c, own, None)
-    F = loads(model, c, J, V, A, wrenches)
-    rows = all_rows(model, c, q, v, None, V, A, t)
+    F, tau = with_connections(model, c, q, v, V, t, z, u, on, loads(model, c, J, V, A, wrenches), tau)
+    rows = held_rows(model, c, q, v, None, V, A, t, on)
     G, gamma = jacobian_rows(model, c, rows), -row_values(rows, c)
     if not by_rows(model.nc, model.nv):
         return prepare_speeds(model.topology, c.columns, J, G).solve(tau - project(model, c, F), gamma)
@@ -109,28 +142,30 @@ def factors(model: Model, c: Configuration, J: Array, rows: list) -> Rows | Spee
     return prepare(model.topology, c.columns, J, jacobian_rows(model, c, rows))
 
 
-def _prepare(model: Model, q, v, tau, t, wrenches: Pairs, y):
+def _prepare(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on, y):
     c = configuration(model, q, t)
     V, own = twists(model, c, q, v, t)
-    rows = all_rows(model, c, q, v, None, V, accelerations(model, c, own, None), t)
+    rows = held_rows(model, c, q, v, None, V, accelerations(model, c, own, None), t, on)
     f = factors(model, c, world_inertias(model, c), rows)
     return f, f.preimage(y[1])
 
 
-def _residual(model: Model, q, v, tau, t, wrenches: Pairs, y, ready) -> tuple[Array, Array]:
+def _residual(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on, y, ready) -> tuple[Array, Array]:
     """(2)."""
     (vd, lam), (f, w) = y, ready
     c = configuration(model, q, t)
     V, own = twists(model, c, q, v, t)
     A = accelerations(model, c, own, vd)
-    rows = all_rows(model, c, q, v, vd, V, A, t)
+    rows = held_rows(model, c, q, v, vd, V, A, t, on)
     F, direct = row_loads(model, c, rows, lam)
-    r1 = project(model, c, loads(model, c, world_inertias(model, c), V, A, wrenches) + F) + direct - tau
+    own = loads(model, c, world_inertias(model, c), V, A, wrenches)
+    own, tau = with_connections(model, c, q, v, V, t, z, u, on, own, tau)
+    r1 = project(model, c, own + F) + direct - tau
     off = row_products(model, c, rows, w) - lam
     return r1, row_values(rows, c) + f.redundant(off)
 
 
-def _solve(model: Model, q, v, tau, t, wrenches: Pairs, y, ready, b) -> tuple[Array, Array]:
+def _solve(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on, y, ready, b) -> tuple[Array, Array]:
     return ready[0].solve(*b)
 
 

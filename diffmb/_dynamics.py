@@ -1,6 +1,6 @@
 """DYNAMICS of the tree: mass matrix, bias, inverse and forward dynamics, energy.
 
-The equation card of diffmb (loops enter in `_closure.py` and `_constrained.py`, connection states later):
+The equation card of diffmb (loops enter in `_closure.py` and `_constrained.py`, connections in `_loads.py`):
 
     qd = N(q) v                 zd = zdot(t, q, v, z, u)
     M(q) vd + c(t, q, v) + G(t, q)^T lam = tau(t, q, v, z, u)            G vd = gamma(t, q, v)
@@ -9,7 +9,8 @@ The equation card of diffmb (loops enter in `_closure.py` and `_constrained.py`,
 
 About one common point, with J_i the inertia of body i, s_d the column of speed d and g the gravity,
 
-    F_i = J_i (A_i - g) + V_i x* J_i V_i - external wrench            (1)  load that moves body i
+    F_i = J_i (A_i - g) + V_i x* J_i V_i - external wrench            (1)  load that moves body i; in (4) and (5) less
+                                                                           the wrenches of connections
     tau_d = s_d . (inward sum of F) = M vd + c                        (2)  inverse dynamics
     M_de = s_d . (inward sum of J) s_e    for d on the path to e      (3)  composite inertias
     vd = M^-1 (tau - c)                                               (4)  forward dynamics
@@ -27,8 +28,9 @@ from jax import Array
 
 from ._batch import ImplicitRule, apply_implicit, batch_last
 from ._bodies._marker import Marker
-from ._checks import Wrenches, as_time, as_wrenches, check_coordinates, check_speeds
+from ._checks import Wrenches, as_time, as_wrenches, check_coordinates, check_speeds, check_states
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
+from ._loads import stored_energy, with_connections
 from ._model import Model
 from ._spatial._inertia import inertia_matrix, inertia_times
 from ._spatial._pose import Pose
@@ -43,7 +45,7 @@ Pairs = tuple[tuple[Marker, Array], ...]  # a frame, and the wrench that acts th
 
 
 def inverse_dynamics(model: Model, q, v, vd, t: Any = 0.0, wrenches: Wrenches | None = None) -> Loads:
-    """tau = M vd + c: the loads (nv,) at the speeds that make the tree move with `vd`.
+    """tau = M vd + c: the loads (nv,) at the speeds that make the tree move with `vd`; connections give part of them.
 
     **Arguments:**
 
@@ -73,10 +75,14 @@ def kinetic_energy(model: Model, q, v, t: Any = 0.0) -> Scalar:
     return _kinetic_energy(model, q, v, as_time(t, q))
 
 
-def potential_energy(model: Model, q, t: Any = 0.0) -> Scalar:
-    """Potential energy of gravity, J; zero when the centre of mass is at the world's origin."""
+def potential_energy(model: Model, q, t: Any = 0.0, *, z=None) -> Scalar:
+    """Potential energy of gravity (zero when the centre of mass is at the world's origin) and of connections, J.
+
+    `z` are the states of the connections, by default those from which they start.
+    """
     q = check_coordinates(model, q)
-    return _potential_energy(model, q, as_time(t, q))
+    z = check_states(model, z, q)
+    return _potential_energy(model, q, as_time(t, q), z if model.connections else None)
 
 
 def check_motion(model: Model, q, v, name: str, third) -> tuple[Array, Array, Array]:
@@ -161,20 +167,25 @@ def mass_solver(topology: Topology):
     return lambda S, J, b: apply_implicit(fun, rule, S, J, b)
 
 
-def _forward(model: Model, q, v, tau, t, wrenches: Pairs) -> Array:
+def _forward(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on) -> Array:
     """(4)."""
     c = configuration(model, q, t)
     J = world_inertias(model, c)
     V, own = twists(model, c, q, v, t)
     F = loads(model, c, J, V, accelerations(model, c, own, None), wrenches)
+    F, tau = with_connections(model, c, q, v, V, t, z, u, on, F, tau)
     return mass_solve(model.topology, c.columns, J, F[:, :, None], tau[:, None])[:, 0]
 
 
-def _forward_residual(model: Model, q, v, tau, t, wrenches: Pairs, vd, ready) -> Array:
-    return _inverse(model, q, v, vd, t, wrenches) - tau
+def _forward_residual(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on, vd, ready) -> Array:
+    c = configuration(model, q, t)
+    V, own = twists(model, c, q, v, t)
+    F = loads(model, c, world_inertias(model, c), V, accelerations(model, c, own, vd), wrenches)
+    F, tau = with_connections(model, c, q, v, V, t, z, u, on, F, tau)
+    return project(model, c, F) - tau
 
 
-def _forward_solve(model: Model, q, v, tau, t, wrenches: Pairs, vd, ready, r) -> Array:
+def _forward_solve(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on, vd, ready, r) -> Array:
     c = configuration(model, q, t)
     return mass_solver(model.topology)(c.columns, world_inertias(model, c), r[:, None])[:, 0]
 
@@ -182,9 +193,9 @@ def _forward_solve(model: Model, q, v, tau, t, wrenches: Pairs, vd, ready, r) ->
 _forward_rule = ImplicitRule(_forward_residual, _forward_solve)  # (5)
 
 
-def tree_forward_dynamics(model: Model, q, v, tau, t, wrenches: Pairs) -> Array:
-    """(4) for a tree, batch axis last."""
-    return apply_implicit(_forward, _forward_rule, model, q, v, tau, t, wrenches)
+def tree_forward_dynamics(model: Model, q, v, tau, t, wrenches: Pairs, z=None, u=None, on=None) -> Array:
+    """(4) for a tree, batch axis last; z and u (and perhaps on) are arrays if it has connections."""
+    return apply_implicit(_forward, _forward_rule, model, q, v, tau, t, wrenches, z, u, on)
 
 
 @batch_last
@@ -195,7 +206,8 @@ def _kinetic_energy(model: Model, q: Array, v: Array, t: Array) -> Array:
 
 
 @batch_last
-def _potential_energy(model: Model, q: Array, t: Array) -> Array:
+def _potential_energy(model: Model, q: Array, t: Array, z: Array | None) -> Array:
     c = configuration(model, q, t)
     position = each(Pose.apply)(c.pose, model.com)
-    return -(model.mass * each(lambda x: dot(model.gravity, x))(position)).sum(0)
+    energy = -(model.mass * each(lambda x: dot(model.gravity, x))(position)).sum(0)
+    return energy + stored_energy(model, c, q, t, z, None) if model.connections else energy

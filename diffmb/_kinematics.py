@@ -163,7 +163,6 @@ def _momentum(model: Model, q: Array, v: Array, t: Array) -> Array:
 def _joint_by_joint(fun: Callable[..., Array], first: str, second: str, result: str) -> Callable[..., Array]:
     """`fun(joint, a, b)` on each joint's part of two arrays; the strings say which are coordinates and which speeds."""
 
-    @batch_last
     def run(model: Model, a: Array, b: Array) -> Array:
         pairs = zip(by_group(model, a, first), by_group(model, b, second), strict=True)
         return in_order(model, [each(fun)(group.kind, x, y) for (group, x), (_, y) in pairs], result)
@@ -171,9 +170,17 @@ def _joint_by_joint(fun: Callable[..., Array], first: str, second: str, result: 
     return run
 
 
-_qdot = _joint_by_joint(lambda joint, q, v: joint.qdot(q, v), "q", "v", "q")
-_retract = _joint_by_joint(lambda joint, q, step: joint.retract(q, step), "q", "v", "q")
-_difference = _joint_by_joint(lambda joint, start, end: joint.difference(start, end), "q", "q", "v")
+rates_of = _joint_by_joint(lambda joint, q, v: joint.qdot(q, v), "q", "v", "q")
+moved = _joint_by_joint(lambda joint, q, step: joint.retract(joint.unit(q), step), "q", "v", "q")
+_qdot = batch_last(rates_of)
+_retract = batch_last(_joint_by_joint(lambda joint, q, step: joint.retract(q, step), "q", "v", "q"))
+_difference = batch_last(_joint_by_joint(lambda joint, start, end: joint.difference(start, end), "q", "q", "v"))
+
+
+@batch_last
+def unit_quaternions(model: Model, q: Array) -> Array:
+    """q with unit quaternions."""
+    return in_order(model, [each(lambda joint, q: joint.unit(q))(g.kind, x) for g, x in by_group(model, q, "q")], "q")
 
 
 def qdot(model: Model, q, v) -> Coordinates:

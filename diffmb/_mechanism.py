@@ -1,4 +1,4 @@
-"""DESCRIBE: a mechanism is named bodies, the joints, constraints and drives between them, and gravity.
+"""DESCRIBE: a mechanism is named bodies, the joints, constraints, connections and drives between them, and gravity.
 
 It is a pytree whose leaves are all the physical numbers, each one an array, so that it can be differentiated, batched
 and changed (`eqx.tree_at`) without changing its structure. Names and kinds are static and checked here; numbers are
@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from ._bodies._rigid import RigidBody, as_number
+from ._connections._abstract import AbstractConnection, AbstractJointConnection
 from ._constraints._abstract import AbstractConstraint, AbstractCoupling
 from ._constraints._drive import AbstractDrive
 from ._errors import MechanismError
@@ -31,6 +32,7 @@ class Mechanism(eqx.Module):
     - `bodies`: a list of bodies; "world", the ground, is there already.
     - `joints`: a list of joints. A loop is allowed, and a body without a joint moves freely.
     - `constraints`: a list of constraints between markers and couplings of joint coordinates.
+    - `connections`: a list of loads that are no constraints: springs, dampers, motors, functions that you write.
     - `drives`: a list of drives: coordinates or constraints prescribed as functions of time.
     - `gravity`: acceleration of free fall in the world's axes, m/s2.
 
@@ -40,13 +42,17 @@ class Mechanism(eqx.Module):
     bodies: tuple[RigidBody, ...]
     joints: tuple[AbstractJoint, ...]
     constraints: tuple[AbstractConstraint | AbstractCoupling, ...]
+    connections: tuple[AbstractConnection | AbstractJointConnection, ...]
     drives: tuple[AbstractDrive, ...]
     gravity: Array
 
-    def __init__(self, bodies, joints=(), *, constraints=(), drives=(), gravity=(0.0, 0.0, -9.81)):
+    def __init__(
+        self, bodies, joints=(), *, constraints=(), connections=(), drives=(), gravity=(0.0, 0.0, -9.81)
+    ):
         self.bodies = _parts("bodies", bodies)
         self.joints = _parts("joints", joints)
         self.constraints = _parts("constraints", constraints)
+        self.connections = _parts("connections", connections)
         self.drives = _parts("drives", drives)
         self.gravity = as_number("the mechanism", "gravity", gravity, ((3,),))
         if not self.bodies:
@@ -59,18 +65,20 @@ class Mechanism(eqx.Module):
             [(j.name, j.parent.body, j.child.body) for j in self.joints],
             [(c.name, c.first.body, c.second.body) for c in between],
             [(c.name, "coupling") for c in self.constraints if not isinstance(c, AbstractConstraint)]
+            + [(c.name, "connection") for c in self.connections]
             + [(d.name, "drive") for d in self.drives],
         )
+        _check_ends([b.name for b in self.bodies], self.connections)
 
     @property
     def parts(self) -> tuple:
         """Everything that has a name."""
-        return (*self.bodies, *self.joints, *self.constraints, *self.drives)
+        return (*self.bodies, *self.joints, *self.constraints, *self.connections, *self.drives)
 
     def __getitem__(self, name: str) -> Any:
         own = object.__getattribute__  # equinox's costs ten times as much, and there may be a thousand names to look at
-        for parts in (self.bodies, self.joints, self.constraints, self.drives):
-            for part in parts:
+        for parts in (self.bodies, self.joints, self.constraints, self.connections, self.drives):
+            for part in parts if isinstance(parts, tuple) else ():  # `eqx.tree_at` looks in with empty ones wrapped
                 if own(part, "name") == name:
                     return part
         if name == WORLD:
@@ -87,13 +95,15 @@ class Mechanism(eqx.Module):
         joints = [("joint", "kind", "parent -> child")]
         joints += [(j.name, type(j).__name__, f"{j.parent.body} -> {j.child.body}") for j in self.joints[:_ROWS]]
         rows = [("constraint", "kind", "between"), *((c.name, type(c).__name__, _ends(c)) for c in self.constraints)]
+        loads = [("connection", "kind", "between"), *((c.name, type(c).__name__, _ends(c)) for c in self.connections)]
         drives = [("drive", "kind", "of"), *((d.name, type(d).__name__, str(d.target)) for d in self.drives)]
-        more = "".join(f", {len(p)} {n}" for n, p in (("constraints", rows[1:]), ("drives", drives[1:])) if p)
+        counts = (("constraints", self.constraints), ("connections", self.connections), ("drives", self.drives))
+        more = "".join(f", {len(parts)} {title}" for title, parts in counts if parts)
         gravity = _show(self.gravity)
         lines = [f"Mechanism: {len(self.bodies)} bodies, {len(self.joints)} joints{more}, gravity {gravity} m/s2"]
         lines += _table(bodies, len(self.bodies) - _ROWS)
         lines += _table(joints, len(self.joints) - _ROWS) if self.joints else []
-        for table in (rows, drives):
+        for table in (rows, loads, drives):
             lines += _table(table[: _ROWS + 1], len(table) - 1 - _ROWS) if len(table) > 1 else []
         return "\n".join(lines)
 
@@ -102,6 +112,7 @@ _HOMES = {
     "bodies": (RigidBody, "RigidBody"),
     "joints": (AbstractJoint, "Joint"),
     "constraints": (AbstractConstraint | AbstractCoupling, "Constraint or Coupling"),
+    "connections": (AbstractConnection | AbstractJointConnection, "Connection"),
     "drives": (AbstractDrive, "Drive"),
 }
 
@@ -120,8 +131,26 @@ def _parts(field: str, parts) -> tuple:
     return parts
 
 
+def _check_ends(bodies: Sequence[str], connections) -> None:
+    """Refuses connections of unknown bodies, or of a body with itself."""
+    for part in connections:
+        if not isinstance(part, AbstractConnection):
+            continue
+        for role, body in (("first", part.first.body), ("second", part.second.body)):
+            if body != WORLD and body not in bodies:
+                raise MechanismError(
+                    f"connection {part.name!r}: its {role} is on {body!r}, which is not a body; "
+                    f"{nearest(body, [WORLD, *bodies])}"
+                )
+        if part.first.body == part.second.body:
+            raise MechanismError(
+                f"connection {part.name!r} connects {part.first.body!r} with itself; its first and second must be "
+                "different bodies"
+            )
+
+
 def _ends(part) -> str:
-    if isinstance(part, AbstractConstraint):
+    if isinstance(part, AbstractConstraint | AbstractConnection):
         return f"{part.first.body} -> {part.second.body}"
     return ", ".join(f"{joint}[{k}]" for joint, k in part.terms)
 

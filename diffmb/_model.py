@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ._closing import CoordinateGroup, MarkerGroup, close, wanted_joints
+from ._closing import CoordinateGroup, MarkerGroup, close, connect, wanted_joints
 from ._errors import MechanismError
 from ._joints._abstract import AbstractJoint, kind_of
 from ._joints._free import Free
@@ -52,6 +52,7 @@ class Model(eqx.Module):
     inertia: Array  # (n, 3, 3) about the centre of mass, axes of J
     gravity: Array  # (3,)
     closing: tuple[MarkerGroup | CoordinateGroup, ...]  # what closes loops and drives coordinates
+    connections: tuple[MarkerGroup | CoordinateGroup, ...]  # what has loads, states and inputs
     topology: Topology = eqx.field(static=True)
 
     @property
@@ -97,6 +98,67 @@ class Model(eqx.Module):
         return tuple(
             f"{names[0]}: {row}" for g in self.closing for names in g.names for row in g.kind.row_names()
         )
+
+    @property
+    def nz(self) -> int:
+        """Number of states of the connections."""
+        return sum(len(group.names) * group.kind.nz for group in self.connections)
+
+    @property
+    def nu(self) -> int:
+        """Number of inputs of the connections."""
+        return sum(len(group.names) * group.kind.nu for group in self.connections)
+
+    @property
+    def connection_names(self) -> tuple[str, ...]:
+        """The connections in the order of their states, inputs and switches."""
+        return tuple(own for group in self.connections for (own,) in group.names)
+
+    def states(self, name: str) -> slice:
+        """Where the states of a connection stand in z."""
+        return self._share(name, [group.kind.nz for group in self.connections])
+
+    def input(self, name: str) -> slice:
+        """Where the inputs of a connection stand in u."""
+        return self._share(name, [group.kind.nu for group in self.connections])
+
+    def _share(self, name: str, sizes: Sequence[int]) -> slice:
+        start = 0
+        for group, size in zip(self.connections, sizes, strict=True):
+            for (own,) in group.names:
+                if own == name:
+                    return slice(start, start + size)
+                start += size
+        raise MechanismError(f"there is no connection {name!r}; {nearest(name, self.connection_names)}")
+
+    def start_states(self) -> Array:
+        """The states z (nz,) from which the connections start."""
+        parts = [jnp.zeros(0)]
+        for group in self.connections:
+            own = len(group.names)
+            start = jax.vmap(lambda kind, _: kind.start())(group.kind, jnp.zeros(own))
+            parts.append(start.reshape(own * group.kind.nz))
+        return jnp.concatenate(parts).astype(self.mass.dtype)
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """What can be switched off: the elements in the order of their rows, then the connections."""
+        return tuple(names[0] for group in (*self.closing, *self.connections) for names in group.names)
+
+    def switch(self, name: str) -> int:
+        """The place of a cut joint, constraint, coupling, drive or connection among the switches."""
+        owners = [names for group in (*self.closing, *self.connections) for names in group.names]
+        for place, names in enumerate(owners):
+            if name in names:
+                return place
+        known = [own for names in owners for own in names]
+        raise MechanismError(f"{name!r} cannot be switched; {nearest(name, known)}")
+
+    @property
+    def row_switch(self) -> np.ndarray:
+        """(nc,): the switch of each constraint row."""
+        rows = [group.rows for group in self.closing for _ in group.names]
+        return np.repeat(np.arange(len(rows)), rows)
 
     def neutral(self) -> Array:
         """Coordinates at which the two markers of every joint coincide."""
@@ -162,6 +224,10 @@ class Model(eqx.Module):
         more = [f"  ... {len(top.bodies) - 40} more"] if len(top.bodies) > 40 else []
         cut = f", {len(top.cuts)} cut joints" if top.cuts else ""
         cut += f", {self.nc} constraint rows" if self.nc else ""
+        loads = sum(len(group.names) for group in self.connections)
+        cut += f", {loads} connections" if loads else ""
+        cut += f", nz = {self.nz}" if self.nz else ""
+        cut += f", nu = {self.nu}" if self.nu else ""
         return "\n".join([f"Model: {len(top.bodies)} bodies, nq = {top.nq}, nv = {top.nv}{cut}", *rows, *more])
 
 
@@ -190,8 +256,9 @@ def compile(mechanism: Mechanism) -> Model:
     markers = _stack([(j.parent.rotation, j.parent.position, j.child.rotation, j.child.position) for j in joints])
     numbers = _stack([(body.mass, body.com, body.inertia) for body in bodies])
     placement, frame, mass, com, inertia = _in_joint_frames(topology, markers, numbers)
-    closing = close(mechanism, topology, _inboard(topology), frame, _stack)
-    return Model(_group(joints), placement, frame, mass, com, inertia, mechanism.gravity, closing, topology)
+    closing, connections = (f(mechanism, topology, _inboard(topology), frame, _stack) for f in (close, connect))
+    numbers = (placement, frame, mass, com, inertia, mechanism.gravity)
+    return Model(_group(joints), *numbers, closing, connections, topology)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -21,6 +21,7 @@ from ._spatial._bilinear import WIDE
 from ._spatial._vector import matmul, matvec
 
 _WRITTEN_OUT = 48  # terms of a sum
+_SWEPT = 12  # rows of a single matrix up to which sweeps beat a call of the library
 
 
 def rank_tolerance(dtype) -> float:
@@ -31,7 +32,7 @@ def rank_tolerance(dtype) -> float:
 @jax.custom_jvp
 def pseudo_inverse(A: Array) -> Array:
     """A+, (m, m, batch)."""
-    L, found = pivoted_cholesky(A)
+    L, found, _ = pivoted_cholesky(A)
     gram = (L[:, :, None] * L[:, None, :]).sum(0)
     gram = gram + jnp.eye(A.shape[0], dtype=A.dtype)[..., None] * jnp.where(found, 0.0, 1.0)[:, None]
     half = product(L, inverse(gram))
@@ -59,8 +60,9 @@ def _same_batch(A: Array, B: Array) -> tuple[Array, Array]:
     return jnp.broadcast_to(A, (*A.shape[:-1], batch)), jnp.broadcast_to(B, (*B.shape[:-1], batch))
 
 
-def pivoted_cholesky(A: Array) -> tuple[Array, Array]:
-    """L (m, m, batch), column k from the k-th pivot and zero when there was none, and which were found (m, batch)."""
+def pivoted_cholesky(A: Array) -> tuple[Array, Array, Array]:
+    """L (m, m, batch), column k from the k-th pivot and zero when there was none; which were found (m, batch); and
+    the numbers of the pivots (m, batch), as floats."""
     m, (eps, tiny) = A.shape[0], (np.finfo(A.dtype).eps, np.finfo(A.dtype).tiny)
     number = jnp.arange(m, dtype=A.dtype)[:, None]
     start = (A * jnp.eye(m, dtype=A.dtype)[..., None]).sum(1)
@@ -75,16 +77,18 @@ def pivoted_cholesky(A: Array) -> tuple[Array, Array]:
         chosen = jnp.where((number == first) & found, 1.0, 0.0).astype(A.dtype)
         column = (rest * chosen[None]).sum(1) * lax.rsqrt(jnp.where(found, pivot, 1.0))
         keep = 1.0 - chosen  # no row is a pivot twice
-        return (rest - column[:, None] * column[None], (diagonal - column * column) * keep), (column, found)
+        return (rest - column[:, None] * column[None], (diagonal - column * column) * keep), (column, found, first)
 
-    _, (columns, found) = lax.scan(step, (A, start), None, length=m)
-    return jnp.swapaxes(columns, 0, 1), found
+    _, (columns, found, order) = lax.scan(step, (A, start), None, length=m)
+    return jnp.swapaxes(columns, 0, 1), found, order
 
 
 @jax.custom_jvp
 def inverse(A: Array) -> Array:
-    """Inverse of a positive definite matrix by sweeps: no pivoting needed, all samples in step."""
+    """Inverse of a positive definite matrix; in a long batch by sweeps: no pivoting needed, all samples in step."""
     m = A.shape[0]
+    if A.shape[-1] < WIDE and m > _SWEPT:
+        return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(A, -1, 0)), 0, -1)
     number = jnp.arange(m)[:, None]
 
     def step(k, A):

@@ -1,11 +1,12 @@
-"""REACTIONS: the wrench that every joint, constraint and drive exerts, from the balance of the bodies beyond it.
+"""REACTIONS: the wrench that every joint, constraint, connection and drive exerts, from the balance of the bodies.
 
-    F_i = J_i (A_i - g) + V_i x* J_i V_i - external wrench + row loads               load that moves body i
+    F_i = J_i (A_i - g) + V_i x* J_i V_i - external and connection wrenches + row loads      load that moves body i
     inward sum of F                                   what joint i transmits from its parent to body i (Sol 1983, ch. 8)
     -P^T lam                                          what a cut joint or constraint exerts on its second marker
 
 The wrench of a tree joint holds everything that passes through it: the reaction, tau, and the load of drives and
-couplings on its coordinates; these loads alone are entries of their own, as the shortest wrench w with S^T w = load.
+couplings, and of joint connections, on its coordinates; these loads alone are entries of their own, as the shortest
+wrench w with S^T w = load.
 Where redundant rows leave the multipliers free, the shortest multipliers are used and the entry is marked.
 """
 
@@ -21,12 +22,13 @@ from ._batch import batch_last
 from ._bodies._marker import Marker
 from ._checks import Wrenches, as_time, as_wrenches
 from ._closing import CoordinateGroup, MarkerGroup
-from ._closure import all_rows, by_elements, frames_of, place, row_loads
+from ._closure import by_elements, frames_of, place, row_loads
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
-from ._constrained import constrained_dynamics, factors
+from ._constrained import check_inner, constrained_dynamics, factors, held_rows
 from ._dynamics import Pairs, check_motion, loads
 from ._errors import MechanismError
 from ._kinematics import kinematics
+from ._loads import loads_by_group, with_connections
 from ._model import Model
 from ._names import nearest
 from ._spatial._pose import Pose
@@ -36,11 +38,12 @@ from ._walk import walk
 
 
 class Reactions(eqx.Module):
-    """Wrenches (moment, force) on the child of each joint, or on the second marker of each constraint, at its origin.
+    """Wrenches (moment, force) on the child of each joint, or on the second marker of each constraint or connection, at
+    its origin.
 
     `reactions["B"]` is one of them, (6,). `reactions.unique("B")`, (6,), is False for components that redundant rows
     leave undetermined: there the shortest multipliers decided.
-    A coupling of several joints has one entry for each: `reactions["gear: A"]`.
+    A coupling (or connection) of several joints has one entry for each: `reactions["gear: A"]`.
     """
 
     wrenches: Array  # (entries, 6)
@@ -60,19 +63,21 @@ class Reactions(eqx.Module):
 
 
 def reactions(
-    model: Model, q, v, tau=None, t: Any = 0.0, wrenches: Wrenches | None = None, frame: str | Marker = "world"
-) -> Reactions:
-    """The wrench at every joint, constraint and drive while the mechanism moves as `dynamics` says.
+    model: Model, q, v, tau=None, t: Any = 0.0, wrenches: Wrenches | None = None, frame: str | Marker = "world", *,
+    z=None, u=None, on=None,
+) -> Reactions:  # fmt: skip
+    """The wrench at every joint, constraint, connection and drive while the mechanism moves as `dynamics` says.
 
     **Arguments:**
 
-    - `q`, `v`, `tau`, `t`, `wrenches`: as in `dynamics`.
+    - `q`, `v`, `tau`, `t`, `wrenches`, `z`, `u`, `on`: as in `dynamics`.
     - `frame`: the axes of the components: "world", "child" or "parent" for the markers of each joint (second and first
-        for a constraint), or a body or `Marker`.
+        for a constraint or connection), or a body or `Marker`.
     """
     q, v, tau = check_motion(model, q, v, "tau", tau)
     t = as_time(t, q)
-    found, parent, child, loose = _reactions(model, q, v, tau, t, as_wrenches(wrenches))
+    inner = check_inner(model, q, z, u, on)
+    found, parent, child, loose = _reactions(model, q, v, tau, t, as_wrenches(wrenches), *inner)
     if frame == "child" or frame == "parent":
         axes = child if frame == "child" else parent
     elif frame == "world":
@@ -85,9 +90,9 @@ def reactions(
 
 
 def _entries(model: Model) -> tuple[str, ...]:
-    """Tree joints body by body, then the elements group by group."""
-    elements = [name for g in model.closing for name in g.wrench_names(lambda speed: _joint_of(model, speed))]
-    return (*model.inboard, *elements)
+    """Tree joints body by body, then the elements and the connections group by group."""
+    groups, joint_of = (*model.closing, *model.connections), lambda speed: _joint_of(model, speed)
+    return (*model.inboard, *(name for group in groups for name in group.wrench_names(joint_of)))
 
 
 def _joint_of(model: Model, speed: int) -> str:
@@ -95,20 +100,21 @@ def _joint_of(model: Model, speed: int) -> str:
 
 
 @batch_last
-def _reactions(model: Model, q, v, tau, t, wrenches: Pairs):
-    vd, lam = constrained_dynamics(model, q, v, tau, t, wrenches)
+def _reactions(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on):
+    vd, lam = constrained_dynamics(model, q, v, tau, t, wrenches, z, u, on)
     c = configuration(model, q, t)
     J = world_inertias(model, c)
     V, own = twists(model, c, q, v, t)
     A = accelerations(model, c, own, vd)
-    rows = all_rows(model, c, q, v, vd, V, A, t)
-    F = loads(model, c, J, V, A, wrenches)
+    rows = held_rows(model, c, q, v, vd, V, A, t, on)
+    F = with_connections(model, c, q, v, V, t, z, u, on, loads(model, c, J, V, A, wrenches), tau)[0]
     if rows:
         F = F + row_loads(model, c, rows, lam)[0]
     found, parent, child, points = _tree_entries(model, c, F)
     parts = [(found, parent, child)]
-    for group, r, share in zip(model.closing, rows, by_elements(model, lam), strict=True):
-        load = -each(vecmat)(share, r.slope)
+    held = zip(model.closing, rows, by_elements(model, lam), strict=True)
+    exerted = [(group, -each(vecmat)(share, r.slope)) for group, r, share in held]
+    for group, load in (*exerted, *loads_by_group(model, c, q, v, V, t, z, u, on)):
         if isinstance(group, MarkerGroup):
             parts.append(_marker_entries(group, c, load))
         else:
@@ -177,6 +183,8 @@ def _loose(model: Model, c: Configuration, J: Array, rows, like: Array) -> Array
             joints = [len({_joint_of(model, s) for s in speeds}) for speeds in group.speeds]
             any_of = jnp.repeat(jnp.abs(load).max(1, keepdims=True), np.asarray(joints), 0)
             parts.append(jnp.broadcast_to(any_of, (any_of.shape[0], 6, any_of.shape[-1])))
+        known = like.shape[0] - sum(p.shape[0] for p in parts)  # connections do not depend on lam
+        parts += [jnp.zeros((known, 6, 1), like.dtype)] if known else []
         return jnp.concatenate([jnp.broadcast_to(p, (*p.shape[:-1], like.shape[-1])) for p in parts])
 
     return jax.vmap(moved, 1)(N)

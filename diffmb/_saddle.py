@@ -13,6 +13,14 @@ by rows (few rows on many speeds)                by speeds (as many rows as spee
 
 Both square the condition of G; one refinement takes that out again. By rows M is never formed: elimination along the
 tree, O(n). By speeds M may be singular, if the rows hold what has no inertia.
+
+A simulation chooses independent rows beforehand, G_e = E G, and keeps the choice during a step: between steps, where
+the state is on the manifold, the rank can be decided; at the stages, a little off it, redundant rows would contradict
+each other (Bricard's linkage). With f = 1 for the rows of G_e that were found, 0 for places left empty,
+
+    [ M    G_e^T ]           A = G_e W^-1 G_e^T + (1 - f)          W = M                    by rows
+    [ G_e  f - 1 ]           x = a - W^-1 G_e^T lam                W = M + G_e^T D G_e      by speeds: G_e x = b2, so
+                                                                   the term is known, and W is regular if M is not
 """
 
 from collections.abc import Callable
@@ -22,7 +30,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from ._dynamics import composite, mass_solver
-from ._pseudo_inverse import inverse, product, pseudo_inverse
+from ._pseudo_inverse import inverse, pivoted_cholesky, product, pseudo_inverse
+from ._spatial._bilinear import WIDE
 from ._topology import Topology
 
 
@@ -96,6 +105,98 @@ def _twice(onto_range: Callable[[Array], Array], b: Array) -> Array:
     """b less its part in the range of G, and again: the second time takes out what the conditioning has left."""
     rest = b - onto_range(b)
     return rest - onto_range(rest)
+
+
+class Chosen(eqx.Module):
+    """The system with independent rows. `resolve` starts from a = W^-1 (b1 + D-term), `solve` from b1."""
+
+    G: Array
+    Z: Array
+    A_inverse: Array
+    found: Array
+    D: Array
+    W_inverse: Array | None  # by speeds
+    S: Array
+    J: Array
+    topology: Topology = eqx.field(static=True)
+
+    def solve(self, b1: Array, b2: Array) -> tuple[Array, Array]:
+        if self.W_inverse is None:
+            return self.resolve(mass_solver(self.topology)(self.S, self.J, b1[:, None])[:, 0], b2)
+        right = b1 + product(jnp.swapaxes(self.G, 0, 1), self.D * self.found * b2)
+        return self.resolve(product(self.W_inverse, right), b2)
+
+    def resolve(self, a: Array, b2: Array) -> tuple[Array, Array]:
+        lam = product(self.A_inverse, product(self.G, a) - b2)
+        x = a - product(self.Z, lam)
+        more = product(self.A_inverse, product(self.G, x) - b2 + (self.found - 1.0) * lam)
+        return x - product(self.Z, more), lam + more
+
+    def shortest(self, b2: Array) -> Array:
+        """The x of G_e x = b2 that is shortest in the metric of W, as well as the condition of A lets it."""
+        return product(self.Z, product(self.A_inverse, b2))
+
+    def independence(self) -> Array:
+        """The smallest sin^2 of the angle between a row and the others, (batch,); 1 if there are none."""
+        diagonal = lambda A: (A * jnp.eye(A.shape[0], dtype=A.dtype)[..., None]).sum(1)
+        A = product(self.G, self.Z)
+        own = jnp.where(self.found > 0, diagonal(A) * diagonal(self.A_inverse), 1.0)
+        return (1.0 / own).min(0, initial=1.0)
+
+
+def choose_rows(topology: Topology, S: Array, J: Array, G: Array) -> Array:
+    """The numbers of independent rows of G, best first, (min(nc, nv), batch) as floats; -1 where there are no more."""
+    turned = jnp.swapaxes(G, 0, 1)
+    if by_rows(G.shape[0], topology.nv):
+        A = product(G, mass_solver(topology)(S, J, turned))
+    else:
+        W = _weighted(composite(topology, S, J), G, jnp.ones_like(G[:, 0]))[0]
+        A = product(product(G, inverse(W)), turned)
+    _, found, order = pivoted_cholesky(A)
+    return jnp.where(found, order, -1.0)[: min(G.shape[:2])]
+
+
+def _weighted(M: Array, G: Array, found: Array) -> tuple[Array, Array]:
+    """W = M + G^T D G, with D of the size of M on each row, and D."""
+    one = jnp.eye(M.shape[0], dtype=M.dtype)[..., None]
+    size = (G * G).sum(1)
+    D = found * (M * one).sum((0, 1)) / M.shape[0] / jnp.where(size > 0, size, 1.0)
+    return M + product(jnp.swapaxes(G, 0, 1), D[:, None] * G), D
+
+
+def pick(G: Array, chosen: Array) -> Array:
+    """The chosen rows of G (or entries of a column); zero where there is none."""
+    number = jnp.arange(G.shape[0], dtype=chosen.dtype)
+    E = jnp.where(chosen[:, None] == number[:, None], 1.0, 0.0).astype(G.dtype)
+    if G.shape[0] <= 24 or max(G.shape[-1], chosen.shape[-1]) >= WIDE:
+        return product(E, G)
+    batch = max(G.shape[-1], chosen.shape[-1])
+    G, chosen = (jnp.broadcast_to(a, (*a.shape[:-1], batch)) for a in (G, chosen))
+    index = jnp.maximum(chosen, 0).astype(int)
+    taken = jnp.take_along_axis(G, index[:, None] if G.ndim == 3 else index, 0)
+    return jnp.where((chosen >= 0)[:, None] if G.ndim == 3 else chosen >= 0, taken, 0.0)
+
+
+def put(lam: Array, chosen: Array, nc: int) -> Array:
+    """lam of the chosen rows in its places among all rows: the transpose of `pick`."""
+    number = jnp.arange(nc, dtype=chosen.dtype)
+    E = jnp.where(chosen[None] == number[:, None, None], 1.0, 0.0).astype(lam.dtype)
+    return product(E, lam)
+
+
+def prepare_chosen(topology: Topology, S: Array, J: Array, G: Array, found: Array, many: bool, Z=None) -> Chosen:
+    """The factors for independent rows G_e; `many`: by speeds. `Z`: M^-1 G_e^T, if it is known."""
+    D = jnp.zeros_like(found)
+    W_inverse = None
+    if many:
+        W, D = _weighted(composite(topology, S, J), G, found)
+        W_inverse = inverse(W)
+        Z = product(W_inverse, jnp.swapaxes(G, 0, 1))
+    elif Z is None:
+        Z = mass_solver(topology)(S, J, jnp.swapaxes(G, 0, 1))
+    one = jnp.eye(G.shape[0], dtype=G.dtype)[..., None]
+    A = product(G, Z) + one * (1.0 - found)[:, None]
+    return Chosen(G, Z, inverse(A), found, D, W_inverse, S, J, topology)
 
 
 def prepare_rows(topology: Topology, S: Array, J: Array, G: Array, Z: Array) -> Rows:

@@ -1,7 +1,8 @@
 """Shape aliases, and the glossary: what each symbol and each word means everywhere in diffmb.
 
     qd = N(q) v                                               speeds to rates of coordinates
-    M(q) vd + c(t, q, v) + G(t, q)^T lam = tau                motion
+    M(q) vd + c(t, q, v) + G(t, q)^T lam = tau                motion; tau holds the loads of connections (t, q, v, z, u)
+    zd = zdot(t, q, v, z, u)                                  states of connections
     phi(t, q) = 0        G v = nu        G vd = gamma         rows of constraint and their time derivatives
 
     t       time, s
@@ -16,6 +17,8 @@
     G       Jacobian of all rows (nc, nv)
     nu      what G v must be: minus the explicit time derivative, or the prescribed rate
     gamma   what G vd must be: every velocity and time term (nc,)
+    z, u    states (nz,) and inputs (nu,) of the connections: model.states(name), model.input(name) say which
+    on      switches: 1 or 0 for each element and connection, in the order of model.switches
     lam     multipliers (nc,): -G^T lam is the load of the constraints, -lam that of a drive
     X_AB    pose of frame B in frame A; X_AB @ X_BC == X_AC;  x_A = R_AB x_B + p_AB
     R_AB    rotation matrix: components in B to components in A
@@ -33,6 +36,7 @@
     constraint  rows between two markers; a coupling: rows between joint coordinates
     drive       a coordinate, or the value of a constraint, prescribed as a function of time
     element     a cut joint, constraint, coupling or drive: anything that has rows
+    connection  a load that follows from the motion, its own states and inputs: springs, motors; it has no rows
     level       0 position, 1 velocity, 2 acceleration: where a row begins to exist
     redundant   a row that follows from the others here; attitude: a configuration, regular or singular by rank
     rheonomic   depending on time explicitly

@@ -25,6 +25,7 @@ def check_numbers(mechanism: Mechanism) -> None:
     for kind, parts in (
         ("joint", mechanism.joints),
         ("constraint", mechanism.constraints),
+        ("connection", mechanism.connections),
         ("drive", mechanism.drives),
     ):
         for part in parts:

@@ -88,6 +88,10 @@ class AbstractJoint(eqx.Module):
         """The `step` with `retract(start, step) == end`."""
         return end - start
 
+    def unit(self, q: Array) -> Array:
+        """The coordinates with unit quaternions, where there are any."""
+        return q
+
     def neutral(self) -> Array:
         """Coordinates at which the markers coincide, (nq,)."""
         return jnp.zeros(self.nq)

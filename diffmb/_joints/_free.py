@@ -22,7 +22,7 @@ from .._spatial._pose import (
     twist_displacement,
     twist_velocity,
 )
-from .._spatial._vector import join, matvec, vecmat
+from .._spatial._vector import join, matvec, unit, vecmat
 from ._abstract import AbstractConstantJoint
 
 
@@ -56,6 +56,9 @@ class Free(AbstractConstantJoint):
         """The `step` with `retract(start, step) == end`, the shorter way round."""
         turn = quat_log(quat_multiply(quat_conjugate(start[3:]), end[3:]))
         return join(turn, twist_velocity(turn, vecmat(end[:3] - start[:3], quat_to_rotation(start[3:]))))
+
+    def unit(self, q: Array) -> Array:
+        return join(q[:3], unit(q[3:]))
 
     def neutral(self) -> Array:
         return jnp.asarray([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])

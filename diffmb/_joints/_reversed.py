@@ -47,6 +47,9 @@ class Reversed(AbstractJoint):
     def difference(self, start: Array, end: Array) -> Array:
         return self.inner.difference(start, end)
 
+    def unit(self, q: Array) -> Array:
+        return self.inner.unit(q)
+
     def neutral(self) -> Array:
         return self.inner.neutral()
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from .._spatial._pose import Pose, quat_conjugate, quat_exp, quat_log, quat_multiply, quat_rate, quat_to_rotation
-from .._spatial._vector import join
+from .._spatial._vector import join, unit
 from ._abstract import AbstractConstantJoint
 from ._rows import PLACE
 
@@ -47,6 +47,9 @@ class Spherical(AbstractConstantJoint):
     def difference(self, start: Array, end: Array) -> Array:
         """The `step` with `retract(start, step) == end`, the shorter way round."""
         return quat_log(quat_multiply(quat_conjugate(start), end))
+
+    def unit(self, q: Array) -> Array:
+        return unit(q)
 
     def neutral(self) -> Array:
         return jnp.asarray([1.0, 0.0, 0.0, 0.0])

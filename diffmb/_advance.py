@@ -1,0 +1,337 @@
+"""ADVANCE: the loop that takes a state through the requested times, step by step, on the manifold.
+
+Each turn tries one step of a diffrax solver, puts its end on the constraint manifold, and asks a diffrax step-size
+controller whether to keep it; the correction counts as error too. Steps end at the requested times, so what is saved
+has the accuracy of a step's end and closes to round-off. When an event's condition changes sign in a step, the step is
+shortened until it ends at the zero. The loop stops by itself at the first thing that is not a number. Under `vmap` all
+members step side by side, each with its own step length, until the last one has arrived.
+
+With `record` the loop also keeps every accepted step, from which `_replay.py` gets derivatives.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import equinox.internal as eqxi
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ._event import conditions, jump, rates_of_conditions
+from ._manifold import is_closed, nearest_state, open_limit, renewed, unknown_rows
+from ._plan import FixedStep, Mode, Plan, Theta, split
+from ._results import RESULTS
+
+_LOCATE = 80  # shortenings of a step that meets an event, at most
+
+
+class Steps(eqx.Module):
+    """Every accepted step: its times, the state at its start and end, stage slopes times step, and the rows in use.
+
+    `lands` is the number of the requested time that it reaches, or -1; `event` that of the event which ends it, or -1.
+    After an event `y1` is the state just before, `mode` that of the step, and the next step has the state and the mode
+    after it.
+    """
+
+    t0: Array
+    t1: Array
+    y0: Array
+    y1: Array
+    k: Array
+    mode: Mode
+    lands: Array
+    event: Array
+
+
+class Log(eqx.Module):
+    """Times and numbers of the events so far."""
+
+    times: Array
+    which: Array
+    count: Array
+
+
+class Counts(eqx.Module):
+    """How the run went: attempts, accepted steps, largest |phi| left after a step, largest correction of a step."""
+
+    tried: Array
+    accepted: Array
+    error: Array
+    drift: Array
+
+
+class Progress(eqx.Module):
+    """Where the loop is."""
+
+    t: Array
+    y: Array
+    h: Array
+    mode: Mode
+    solver_state: Any
+    controller_state: Any
+    output: Array  # number of the next one
+    result: Any
+    counts: Counts
+    g: Array  # the conditions of the events
+    log: Log
+    ys: Array  # (times + 1, ny); the last row is the state at which an event stopped the run
+    modes: Mode
+    steps: Steps | None
+    meter: Any  # of the progress display
+
+
+class Found(eqx.Module):
+    """What a run leaves: states and modes at the requested times, how many were reached, events, and how it went.
+
+    `t`, `y`, `h`, `mode` are those of the last accepted step.
+    """
+
+    ys: Array
+    modes: Mode
+    reached: Array
+    t: Array
+    y: Array
+    h: Array
+    mode: Mode
+    counts: Counts
+    log: Log
+    result: Any
+
+
+class Attempt(eqx.Module):
+    """One step: its end on the manifold and off it, error estimate, slopes, and what the next step starts with."""
+
+    t1: Array
+    y: Array
+    raw: Array
+    error: Array
+    k: Array
+    solver_state: Any
+    failed: Array
+    size: Array
+    left: Array
+    mode: Mode
+
+
+def advance(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any, record: bool) -> tuple[Found, Steps | None]:
+    """Runs from ts[0] to ts[-1]."""
+    going = lambda p: (p.result == RESULTS.successful) & (p.output < ts.shape[0])
+    turn = lambda p: _turn(plan, theta, ts, p, going(p))
+    p = lax.while_loop(lambda p: eqxi.unvmap_any(going(p)), turn, _start(plan, theta, y0, ts, on, record))
+    if plan.progress is not None:
+        plan.progress.close(p.meter)
+    return Found(p.ys, p.modes, p.output, p.t, p.y, p.h, p.mode, p.counts, p.log, p.result), p.steps
+
+
+def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool) -> Progress:
+    model, v = theta.model, split(theta.model, y)[1]
+    t, zero, none = ts[0], jnp.zeros((), y.dtype), jnp.asarray(0)
+    mode = unknown_rows(model, on, y)
+    h = jnp.minimum(1e-3 * (ts[-1] - t), 0.05 / jnp.maximum(jnp.abs(v).max(initial=0.0), 1e-30))
+    controller_state = None
+    if isinstance(plan.controller, FixedStep):
+        h = jnp.asarray(plan.controller.dt, y.dtype)
+    else:
+        order = plan.solver.error_order(plan.terms())
+        args = (theta, mode)
+        _, controller_state = plan.controller.init(plan.terms(), t, ts[-1], y, h, args, plan.solver.func, order)
+    result = RESULTS.where(is_closed(model, y, t, on), RESULTS.successful, RESULTS.inconsistent)
+    result = RESULTS.where(jnp.isfinite(y).all(), result, RESULTS.nonfinite)
+    rows = lambda n: lambda a: jnp.broadcast_to(a, (n, *a.shape))
+    steps = None
+    if record:
+        n, numbers = plan.slots, jnp.full(plan.slots, -1)
+        blank, states = jnp.zeros(n, y.dtype), jnp.zeros((n, y.shape[0]), y.dtype)
+        slopes = jnp.zeros((n, plan.tableau.num_stages, y.shape[0]), y.dtype)
+        steps = Steps(blank, blank, states, states, slopes, jax.tree.map(rows(n), mode), numbers, numbers)
+    log = Log(jnp.zeros(plan.max_events, y.dtype), jnp.full(plan.max_events, -1), none)
+    state = Progress(
+        t,
+        y,
+        h,
+        mode,
+        _fresh(plan, theta, mode, t, y),
+        controller_state,
+        jnp.asarray(1),
+        result,
+        Counts(none, none, zero, zero),
+        conditions(plan, theta, mode, t, y) if plan.events else jnp.zeros(0, y.dtype),
+        log,
+        jnp.full((ts.shape[0] + 1, y.shape[0]), jnp.nan, y.dtype).at[0].set(y),
+        jax.tree.map(rows(ts.shape[0] + 1), mode),
+        steps,
+        None if plan.progress is None else plan.progress.init(),
+    )
+    return jax.tree.map(jnp.asarray, state)
+
+
+def _fresh(plan: Plan, theta: Theta, mode: Mode, t: Array, y: Array) -> Any:
+    """The state of a solver that has not made a step yet."""
+    return jax.tree.map(jnp.asarray, plan.solver.init(plan.terms(), t, t, y, (theta, mode)))
+
+
+def _attempt(plan: Plan, theta: Theta, p: Progress, t1: Array) -> Attempt:
+    raw, error, dense, solver_state, outcome = plan.solver.step(
+        plan.terms(), p.t, t1, p.y, (theta, p.mode), p.solver_state, made_jump=False
+    )
+    k = dense["k"][-1] if isinstance(dense["k"], tuple | list) else dense["k"]
+    failed = outcome != diffrax.RESULTS.successful
+    y, size, left, mode = nearest_state(theta.model, raw, t1, p.mode) if plan.project else _as_it_is(raw, p.mode)
+    error = jnp.zeros_like(raw) if error is None else error
+    return Attempt(t1, y, raw, error, k, solver_state, jnp.asarray(failed), size, left, mode)
+
+
+def _as_it_is(y: Array, mode: Mode) -> tuple[Array, Array, Array, Mode]:
+    return y, jnp.zeros((), y.dtype), jnp.zeros((), y.dtype), mode
+
+
+def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Progress:
+    """One attempt; nothing changes for members that are not `going`."""
+    p = eqx.tree_at(lambda p: p.mode, p, renewed(theta.model, p.y, p.t, p.mode))
+    stop = ts[jnp.minimum(p.output, ts.shape[0] - 1)]
+    left = stop - p.t
+    land = left <= 1.001 * p.h
+    a = _attempt(plan, theta, p, jnp.where(land, stop, p.t + jnp.where(left < 2.0 * p.h, 0.5 * left, p.h)))
+    keep, h, controller_state = _judge(plan, theta, p, a)
+    finite = jnp.isfinite(a.y).all()
+    keep, closed = keep & finite, a.left <= open_limit(a.y.dtype)
+    h = jnp.where(keep, jnp.where(land, jnp.maximum(h, p.h), h), jnp.where(finite, h, 0.25 * (a.t1 - p.t)))
+    took = keep & closed & going
+    fired, which, after = jnp.asarray(False), jnp.asarray(-1), (a.y, a.mode, p.g, a.solver_state)
+    if plan.events:
+        a, fired, which, after = _meet_events(plan, theta, p, a, took)
+        land = land & ~fired
+    halt = fired & jnp.asarray([e.action is None for e in plan.events] or [False])[which]
+    result = _outcome(plan, ts, p, a, keep, closed, h, halt, p.output + land == ts.shape[0])
+    if p.steps is not None:
+        full = (p.counts.accepted + 1 >= plan.slots) & (result == RESULTS.successful) & (p.output + land < ts.shape[0])
+        result = RESULTS.where(full, RESULTS.max_stored, result)
+    row = jnp.where(took & land, p.output, jnp.where(took & halt, ts.shape[0], ts.shape[0] + 1))
+    put = lambda store, value: jax.tree.map(lambda s, x: s.at[row].set(x, mode="drop"), store, value)
+    y, mode, g, solver_state = after
+    where = lambda pred, new, old: jax.tree.map(lambda x, y: jnp.where(pred, x, y), new, old)
+    steps = p.steps
+    if steps is not None:
+        n = jnp.where(going, p.counts.accepted, plan.slots)
+        value = Steps(
+            p.t, a.t1, p.y, a.y, a.k, p.mode, jnp.where(land, p.output, jnp.where(halt, ts.shape[0], -1)), which
+        )
+        steps = jax.tree.map(lambda s, x: s.at[n].set(x, mode="drop"), steps, value)
+    counts = Counts(
+        p.counts.tried + going,
+        p.counts.accepted + took,
+        jnp.where(took, jnp.maximum(p.counts.error, a.left), p.counts.error),
+        jnp.where(took, jnp.maximum(p.counts.drift, a.size), p.counts.drift),
+    )
+    return Progress(
+        where(took, a.t1, p.t),
+        where(took, y, p.y),
+        where(going, h, p.h),
+        where(took, mode, p.mode),
+        where(took, solver_state, p.solver_state),
+        where(going, controller_state, p.controller_state),
+        p.output + (took & land),
+        RESULTS.where(going, result, p.result),
+        counts,
+        where(took, g, p.g),
+        _noted(p.log, a.t1, which, took & fired) if plan.events else p.log,
+        put(p.ys, a.y),
+        put(p.modes, mode),
+        steps,
+        None if plan.progress is None else plan.progress.step(p.meter, (p.t - ts[0]) / (ts[-1] - ts[0])),
+    )
+
+
+def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):
+    """Whether to keep the step, how long the next one should be, and the state of the controller."""
+    if isinstance(plan.controller, FixedStep):
+        return ~a.failed, p.h, p.controller_state
+    error = jnp.abs(a.error) + jnp.abs(a.y - a.raw)
+    error = jnp.where(jnp.isfinite(error), error, jnp.inf)
+    keep, t_next, t_end, _, state, _ = plan.controller.adapt_step_size(
+        p.t, a.t1, p.y, a.y, (theta, p.mode), error, plan.solver.error_order(plan.terms()), p.controller_state
+    )
+    return keep, t_end - t_next, state
+
+
+def _outcome(plan: Plan, ts: Array, p: Progress, a: Attempt, keep, closed, h, halt, arrived) -> Any:
+    """What the attempt means for the run; the first thing that is wrong wins."""
+    finite = jnp.isfinite(a.y).all()
+    tiny = 8.0 * np.finfo(a.y.dtype).eps * jnp.maximum(jnp.abs(p.t), ts[-1] - ts[0])
+    stuck = ~keep if isinstance(plan.controller, FixedStep) else ~keep & (h <= tiny)
+    result = RESULTS.where(keep & arrived, RESULTS.successful, RESULTS.max_steps)
+    result = RESULTS.where(p.counts.tried + 1 >= plan.max_steps, result, RESULTS.successful)
+    result = RESULTS.where(p.log.count >= plan.max_events, RESULTS.max_events, result) if plan.events else result
+    result = RESULTS.where(keep & halt, RESULTS.event, result)
+    result = RESULTS.where(keep & ~closed, RESULTS.drift, result)
+    why = RESULTS.where(finite, RESULTS.where(a.failed, RESULTS.newton, RESULTS.step_too_small), RESULTS.nonfinite)
+    return RESULTS.where(stuck, why, result)
+
+
+# --- events -------------------------------------------------------------------------------------------------------
+
+
+def _once(pred: Array, fun: Callable[[Any], Any], value: Any) -> Any:
+    """fun(value) where pred, else value; it is computed only if some member of a batch needs it."""
+    return lax.while_loop(lambda carry: carry[0], lambda carry: (jnp.asarray(False), fun(carry[1])), (pred, value))[1]
+
+
+def _crossed(plan: Plan, before: Array, after: Array) -> Array:
+    """Which conditions changed sign in their direction, (events,)."""
+    direction = np.array([event.direction for event in plan.events])
+    falls, rises = (before > 0) & (after <= 0), (before < 0) & (after >= 0)
+    return (falls & (direction <= 0)) | (rises & (direction >= 0))
+
+
+def _meet_events(plan: Plan, theta: Theta, p: Progress, a: Attempt, took: Array):
+    """The step, shortened to the first event in it; whether and which; and (y, mode, g, solver state) to go on with."""
+    g = conditions(plan, theta, p.mode, a.t1, a.y)
+    fired = _crossed(plan, p.g, g).any() & took
+    a, g = _once(fired, lambda value: _shorten(plan, theta, p, *value), (a, g))
+    which = jnp.where(fired, jnp.argmax(_crossed(plan, p.g, g)), -1)
+
+    def act(value):
+        y, on = jump(plan, theta, p.mode, which, a.t1, a.y)
+        mode = renewed(theta.model, y, a.t1, unknown_rows(theta.model, on, y))
+        y, _, _, mode = nearest_state(theta.model, y, a.t1, mode) if plan.project else _as_it_is(y, mode)
+        g = conditions(plan, theta, mode, a.t1, y)
+        side = jnp.sign(rates_of_conditions(plan, theta, mode, a.t1, y))
+        g = jnp.where(jnp.arange(len(plan.events)) == which, side * np.finfo(y.dtype).tiny, g)
+        return y, mode, g, _fresh(plan, theta, mode, a.t1, y)
+
+    return a, fired, which, _once(fired, act, (a.y, a.mode, g, a.solver_state))
+
+
+def _shorten(plan: Plan, theta: Theta, p: Progress, a: Attempt, g: Array) -> tuple[Attempt, Array]:
+    """The step from the same start that ends just past the first zero: bisection, and secants between a true pair."""
+    scale = np.finfo(a.y.dtype).eps * jnp.maximum(jnp.abs(a.t1), a.t1 - p.t)
+
+    def narrow(carry):
+        low, g_low, high, g_high, _, true, count = carry
+        crossed = _crossed(plan, p.g, g_high)
+        part = jnp.where(crossed & (g_low != g_high), g_low / (g_low - g_high), 1.0)
+        part = jnp.clip(jnp.min(jnp.where(jnp.isfinite(part), part, 0.5)), 0.0, 1.0)
+        width = high - low
+        nudge = jnp.where(count % 2 == 0, 2.0 * scale, -2.0 * scale)  # so that both ends close in
+        secant = jnp.clip(low + part * width + nudge, low + 0.5 * scale, high - 0.5 * scale)
+        middle = jnp.where(true & (count % 3 != 2), secant, low + 0.5 * width)
+        new = _attempt(plan, theta, p, middle)
+        g_new = conditions(plan, theta, p.mode, middle, new.y)
+        past = _crossed(plan, p.g, g_new).any() | ~jnp.isfinite(new.y).all()
+        pick = lambda x, y: jax.tree.map(lambda x, y: jnp.where(past, x, y), x, y)
+        high, g_high, best = pick((middle, g_new, new), (high, g_high, carry[4]))
+        return pick(low, middle), pick(g_low, g_new), high, g_high, best, true | ~past, count + 1
+
+    unfinished = lambda carry: (carry[2] - carry[0] > 4.0 * scale) & (carry[6] < _LOCATE)
+    start = (p.t, p.g, a.t1, g, a, jnp.asarray(False), jnp.asarray(0))
+    *_, g, a, _, _ = lax.while_loop(unfinished, narrow, start)
+    return a, g
+
+
+def _noted(log: Log, t: Array, which: Array, fired: Array) -> Log:
+    row = jnp.where(fired, log.count, log.times.shape[0])
+    times, numbers = log.times.at[row].set(t, mode="drop"), log.which.at[row].set(which, mode="drop")
+    return Log(times, numbers, log.count + fired)

@@ -1,0 +1,63 @@
+"""Spring and damper along the line of two points.
+
+With p from the first origin to the second, r = |p| its length and d = p / r,
+
+    force on the second = -(k (r - length) + c rd) d        E = k (r - length)^2 / 2
+
+written as -(k p - (k length - c rd) d), which is exact to every derivative where length = 0 and the origins meet.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .._constraints._geometry import length_and_direction
+from .._errors import MechanismError
+from .._spatial._axis import as_array, is_concrete
+from .._spatial._pose import Pose
+from .._spatial._vector import dot, join, vecmat
+from ._abstract import AbstractConnection
+
+
+class SpringDamper(AbstractConnection):
+    """Pulls the origins of the markers together with the tension k (r - length) + c rd.
+
+    Where the origins coincide the line has no direction: there is no force then, whatever the `length`.
+
+    **Arguments:**
+
+    - `k`: stiffness, N/m, zero or more.
+    - `c`: damping, N s/m, zero or more.
+    - `length`: free length, m.
+    """
+
+    k: Array = eqx.field(converter=as_array)
+    c: Array = eqx.field(converter=as_array, default=0.0)
+    length: Array = eqx.field(converter=as_array, default=0.0)
+
+    def __check_init__(self):
+        for what, value, unit in (("k", self.k, "N/m"), ("c", self.c, "N s/m"), ("length", self.length, "m")):
+            self._check(what, value, unit)
+
+    def _check(self, what: str, value: Array, unit: str) -> None:
+        title = f"the {what} of SpringDamper {self.name!r}"
+        if value.shape != ():
+            raise MechanismError(f"{title} has shape {value.shape}; give one number, in {unit}")
+        if not is_concrete(value):
+            return
+        number = float(np.asarray(value))
+        if not np.isfinite(number) or (number < 0.0 and what != "length"):
+            least = "" if what == "length" else ", zero or more"
+            raise MechanismError(f"{title} is {number:g} {unit}; give a finite number{least}")
+
+    def load(self, t: Array, x: Pose, xd: Array, z: Array, u: Array) -> Array:
+        p = vecmat(x.translation, x.rotation)
+        d = length_and_direction(p)[1]
+        force = (self.k * self.length - self.c * dot(d, xd[3:])) * d - self.k * p
+        return join(jnp.zeros_like(force), force)
+
+    def energy(self, t: Array, x: Pose, z: Array) -> Array:
+        square, r = dot(x.translation, x.translation), length_and_direction(x.translation)[0]
+        met = jnp.where(square == 0.0, square, 0.0)  # zero; gives the curvature that r has not where the origins meet
+        return 0.5 * self.k * ((r - self.length) * (r - self.length) + met)

@@ -1,0 +1,80 @@
+"""Why a simulation failed, in words: when, where, and what to do."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ._advance import Found
+from ._assembly import describe_worst
+from ._closure import constraint_rate, constraint_residual
+from ._model import Model
+from ._plan import Plan, Theta, field, split
+from ._results import RESULTS
+
+
+def describe(plan: Plan, theta: Theta, found: Found) -> str:
+    """The message of a failure."""
+    model, t, y = theta.model, float(found.t), found.y
+    done = f"{int(found.counts.accepted)} steps, the last of {float(found.h):.2g} s"
+    message = RESULTS[found.result]
+    if found.result == RESULTS.inconsistent:
+        q, v, _ = split(model, y)
+        return f"{message}: {_worst(model, q, v, t)}"
+    if found.result == RESULTS.nonfinite:
+        return f"at t = {t:.6g} s {message}{_who(theta, found)}; {done}"
+    if found.result == RESULTS.drift:
+        q, v, _ = split(model, y)
+        return f"just after t = {t:.6g} s {message} ({_worst(model, q, v, t)} there); {done}"
+    hint = ""
+    if found.result == RESULTS.max_steps or found.result == RESULTS.step_too_small:
+        tried = int(found.counts.tried)
+        hint = f"; {tried - int(found.counts.accepted)} of {tried} attempts were rejected"
+        if is_stiff(theta, found):
+            rate = fastest(theta, found)[0]
+            hint += f"; the fastest mode decays at {rate:.3g} 1/s: it is stiff, use solver=mb.implicit()"
+    return f"at t = {t:.6g} s {message}; {done}{hint}"
+
+
+def _worst(model: Model, q: Array, v: Array, t: float) -> str:
+    rows = np.abs(np.asarray(constraint_residual(model, q, t)))
+    names = [n for n, level in zip(model.row_names, model.levels, strict=True) if level == 0]
+    rate = np.abs(np.asarray(constraint_rate(model, q, v, t)))
+    if not len(rows) or (rows.max() <= 1e-6 and rate.max(initial=0.0) > rows.max()):
+        names = [n for n, level in zip(model.row_names, model.levels, strict=True) if level <= 1]
+        return f"{describe_worst(model, names, rate)} m/s or rad/s"
+    return f"{describe_worst(model, names, rows)} m or rad"
+
+
+def _who(theta: Theta, found: Found) -> str:
+    """The joints and connections whose rates are not numbers at the last state."""
+    model = theta.model
+    qd, vd, zd = (np.asarray(x) for x in split(model, field(theta, found.mode, found.t, found.y)))
+    joints = [
+        name
+        for name in model.inboard
+        if not (np.isfinite(vd[model.speeds(name)]).all() and np.isfinite(qd[model.coordinates(name)]).all())
+    ]
+    states = [name for name in model.connection_names if not np.isfinite(zd[model.states(name)]).all()]
+    if not joints and not states:
+        return " (a little later: at the last state everything is finite)"
+    bodies = [model.topology.bodies[model.inboard.index(name)] for name in joints[:3]]
+    where = [f"joint {j!r} (body {b!r})" for j, b in zip(joints, bodies, strict=False)]
+    where += [f"connection {name!r}" for name in states[:3]]
+    more = ", ..." if len(joints) > 3 else ""
+    return f" (in the rates of {', '.join(where)}{more})"
+
+
+def fastest(theta: Theta, found: Found) -> tuple[float, float]:
+    """The largest rate at which a motion decays, 1/s, and the largest magnitude of an eigenvalue."""
+    J = jax.jacfwd(lambda y: field(theta, found.mode, found.t, y))(found.y)
+    if not bool(jnp.isfinite(J).all()):
+        return 0.0, 0.0
+    values = np.linalg.eigvals(np.asarray(J))
+    return float(max(0.0, -values.real.min(initial=0.0))), float(np.abs(values).max(initial=0.0))
+
+
+def is_stiff(theta: Theta, found: Found) -> bool:
+    """Whether the steps are as long as stability lets them be: |lambda| h near the border of an explicit method."""
+    decay, size = fastest(theta, found)
+    return decay * float(found.h) > 1.0 and decay > 0.3 * size

@@ -1,0 +1,84 @@
+"""MANIFOLD: the nearest consistent state to the end of a step, and the rows that are independent there.
+
+The equations are (3) of `_motion.py`; here they are repeated until nothing is left, and rows are chosen anew when those
+in use have become dependent or no longer imply the others.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ._kinematics import unit_quaternions
+from ._model import Model
+from ._motion import choose, openness, settle_once
+from ._plan import Mode, split
+
+_PASSES = 8
+_DEPENDENT = 1e-3  # sin^2 of the angle between a row and the others
+
+
+def _double(dtype) -> bool:
+    return np.finfo(dtype).eps < 1e-12
+
+
+def _settled(dtype) -> float:
+    """A correction below this leaves an error of the order of its square."""
+    return 1e-7 if _double(dtype) else 1e-3
+
+
+def _implied(dtype) -> float:
+    """m or rad that rows which are not in use may be open."""
+    return 1e-9 if _double(dtype) else 1e-4
+
+
+def open_limit(dtype) -> float:
+    """m or rad: constraints that stay open by more cannot be satisfied."""
+    return 1e-6 if _double(dtype) else 1e-2
+
+
+def is_closed(model: Model, y: Array, t: Array, on: Array | None) -> Array:
+    """Whether a state satisfies the constraints well enough to start from it."""
+    if not model.nc:
+        return jnp.asarray(True)
+    q, v, _ = split(model, y)
+    phi, rate = openness(model, q, v, t, row_mask(model, on, q))
+    limit = open_limit(y.dtype)
+    return (phi <= limit) & (rate <= 1e3 * limit * (1.0 + jnp.abs(v).max(initial=0.0)))
+
+
+def row_mask(model: Model, on: Array | None, like: Array) -> Array:
+    """1 for rows that are switched on, 0 for the others, (nc,)."""
+    return jnp.ones(model.nc, like.dtype) if on is None else on[np.asarray(model.row_switch)]
+
+
+def unknown_rows(model: Model, on: Array | None, like: Array) -> Mode:
+    """A mode whose rows are still to be chosen."""
+    return Mode(jnp.full(min(model.nc, model.nv), -1.0, like.dtype), jnp.asarray(True), on)
+
+
+def renewed(model: Model, y: Array, t: Array, mode: Mode) -> Mode:
+    """The mode with rows chosen anew where it is `stale`; computed only if some member of a batch needs it."""
+    if not model.nc:
+        return mode
+    anew = lambda carry: (choose(model, split(model, y)[0], t, row_mask(model, mode.on, y)), jnp.asarray(False))
+    return Mode(*lax.while_loop(lambda carry: carry[1], anew, (mode.chosen, mode.stale)), mode.on)
+
+
+def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> tuple[Array, Array, Array, Mode]:
+    """The state, the size of the correction, what stays open (m or rad), and the mode for what follows."""
+    zero = jnp.zeros((), y.dtype)
+    q, v, z = split(model, y)
+    if not model.nc:
+        return jnp.concatenate([unit_quaternions(model, q), v, z]), zero, zero, mode
+    mask = row_mask(model, mode.on, q)
+
+    def once(carry):
+        q, v, _, _, _, first, count = carry
+        q, v, size, left, rank = settle_once(model, mode.chosen, mask, q, v, t)
+        return q, v, size, left, rank, jnp.where(count == 0, size, first), count + 1
+
+    unsettled = lambda carry: (carry[2] > _settled(y.dtype)) & (carry[6] < _PASSES)
+    start = (q, v, zero + 1.0, zero, zero, zero, jnp.asarray(0))
+    q, v, _, left, rank, first, _ = lax.while_loop(unsettled, once, start)
+    poor = (rank < _DEPENDENT) | (left > _implied(y.dtype))
+    return jnp.concatenate([q, v, z]), first, left, Mode(mode.chosen, poor, mode.on)

@@ -1,0 +1,215 @@
+"""MOTION: the right-hand side that is integrated, and how states are kept on the constraint manifold. Batch axis last.
+
+    qd = N v          M vd + c + G_e^T lam = tau          G_e vd = gamma_e          zd = zdot(t, q, v, z, u)        (1)
+
+with independent rows G_e, chosen where the state is on the manifold (`_saddle.py`). Stabilised by feedback, if asked,
+
+    G_e vd = gamma_e - 2 a (G v - nu) - a^2 phi                                              (Baumgarte 1972)     (2)
+
+A step leaves the manifold by its error. The nearest state on it, in the metric of M, to first order in that error:
+
+    dq = -M^-1 G_e^T A^-1 phi        dv = -M^-1 G_e^T A^-1 (G v - nu)         A = G_e M^-1 G_e^T                  (3)
+
+and again until nothing is left. The derivative of the nearest state is (3) once more: `settled`.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ._batch import ImplicitRule, apply_implicit, batch_last, lift
+from ._closure import all_rows, jacobian_rows, positions, rates, row_loads, row_values
+from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
+from ._dynamics import loads, mass_solve, project, tree_forward_dynamics
+from ._kinematics import moved, qdot, unit_quaternions
+from ._loads import connection_loads
+from ._model import Model
+from ._saddle import by_rows, choose_rows, pick, prepare_chosen, put
+
+
+def accelerations_of(model: Model, chosen: Array, q: Array, v: Array, tau: Array, t: Array, feedback=None) -> Array:
+    """vd (nv,) of (1); with a rate `feedback` a, 1/s, that of (2)."""
+    if model.nc == 0:
+        return lift(lambda m, q, v, tau, t: tree_forward_dynamics(m, q, v, tau, t, ()), model, q, v, tau, t)
+    if feedback is None:
+        return lift(lambda *x: apply_implicit(_forward, _rule, *x), model, chosen, q, v, tau, t)[0]
+    return lift(lambda *x: apply_implicit(_forward_back, _rule_back, *x), model, chosen, q, v, tau, t, feedback)[0]
+
+
+def settled(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+    """(q, v) as they are, on the manifold already; their derivatives are those of the nearest state on it."""
+    q = unit_quaternions(model, q)
+    if (model.levels == 0).any():
+        q = q + qdot(model, q, lift(lambda *x: apply_implicit(_nothing, _at_rest, *x), model, chosen, q, t)[0])
+    if (model.levels <= 1).any():
+        v = v + lift(lambda *x: apply_implicit(_nothing, _at_speed, *x), model, chosen, q, v, t)[0]
+    return q, v
+
+
+# --- batch axis last from here on ---------------------------------------------------------------------------------
+
+
+@batch_last
+def connection_motion(model: Model, q, v, t, z, u, on) -> tuple[Array, Array]:
+    """The loads of all connections at the speeds, (nv,), and the rates of their states, (nz,)."""
+    c = configuration(model, q, t)
+    V, _ = twists(model, c, q, v, t)
+    F, tau, zd = connection_loads(model, c, q, v, V, t, z, u, on)
+    return project(model, c, F) + tau, zd
+
+
+def _found(chosen: Array, like: Array) -> Array:
+    return (chosen >= 0).astype(like.dtype)
+
+
+def _rows_at(model: Model, c: Configuration, q: Array, v: Array, V: Array, bias: Array, t: Array):
+    return all_rows(model, c, q, v, None, V, accelerations(model, c, bias, None), t)
+
+
+def level_rows(model: Model, values: Array, level: int) -> Array:
+    """Values of the rows that exist at this level or below, among all rows; zero for the others."""
+    places = np.flatnonzero(model.levels <= level)
+    if len(places) == model.nc:
+        return values
+    return jnp.zeros((model.nc, *values.shape[1:]), values.dtype).at[places].set(values)
+
+
+def _phi(model: Model, c: Configuration, q: Array, t: Array) -> Array:
+    return level_rows(model, positions(model, c, q, t), 0)
+
+
+def _rate(model: Model, c: Configuration, q: Array, v: Array, V: Array, t: Array) -> Array:
+    return level_rows(model, rates(model, c, q, v, V, t), 1)
+
+
+def _pull_back(model: Model, c: Configuration, q, v, V, t, feedback) -> Array:
+    """2 a (G v - nu) + a^2 phi of (2)."""
+    return 2.0 * feedback * _rate(model, c, q, v, V, t) + feedback * feedback * _phi(model, c, q, t)
+
+
+def _forward_back(model: Model, chosen, q, v, tau, t, feedback) -> tuple[Array, Array]:
+    c = configuration(model, q, t)
+    J = world_inertias(model, c)
+    V, bias = twists(model, c, q, v, t)
+    F = loads(model, c, J, V, accelerations(model, c, bias, None), ())
+    rows = _rows_at(model, c, q, v, V, bias, t)
+    value = row_values(rows, c)
+    if feedback is not None:
+        value = value + _pull_back(model, c, q, v, V, t, feedback)
+    G, gamma, found = pick(jacobian_rows(model, c, rows), chosen), -pick(value, chosen), _found(chosen, q)
+    if not by_rows(model.nc, model.nv):
+        factors = prepare_chosen(model.topology, c.columns, J, G, found, True)
+        return factors.solve(tau - project(model, c, F), gamma)
+    batch = max(tau.shape[-1], G.shape[-1], F.shape[-1])
+    spread = lambda a: jnp.broadcast_to(a, (*a.shape[:-1], batch))
+    right = jnp.concatenate([spread(tau[:, None]), spread(jnp.swapaxes(G, 0, 1))], 1)
+    F = jnp.concatenate([spread(F[:, :, None]), jnp.zeros((*F.shape[:2], G.shape[0], batch), F.dtype)], 2)
+    solved = mass_solve(model.topology, c.columns, J, F, right)  # c, and the rows of G, ride along
+    factors = prepare_chosen(model.topology, c.columns, J, G, found, False, solved[:, 1:])
+    return factors.resolve(solved[:, 0], gamma)
+
+
+def _forward(model: Model, chosen, q, v, tau, t) -> tuple[Array, Array]:
+    return _forward_back(model, chosen, q, v, tau, t, None)
+
+
+def _factors(model: Model, chosen, q, t):
+    """The factors at (q, t), whatever the motion."""
+    c = configuration(model, q, t)
+    still = jnp.zeros((model.nv, 1), q.dtype)
+    nothing = jnp.zeros((len(model.topology.bodies), 6, 1), q.dtype)
+    G = jacobian_rows(model, c, all_rows(model, c, q, still, None, nothing, nothing, t))
+    G = pick(G, chosen)
+    many = not by_rows(model.nc, model.nv)
+    return prepare_chosen(model.topology, c.columns, world_inertias(model, c), G, _found(chosen, q), many)
+
+
+def _residual_back(model: Model, chosen, q, v, tau, t, feedback, y, ready) -> tuple[Array, Array]:
+    """(1) or (2), as functions of (vd, lam)."""
+    vd, lam = y
+    c = configuration(model, q, t)
+    V, bias = twists(model, c, q, v, t)
+    A = accelerations(model, c, bias, vd)
+    rows = all_rows(model, c, q, v, vd, V, A, t)
+    F, direct = row_loads(model, c, rows, put(lam, chosen, model.nc))
+    r1 = project(model, c, loads(model, c, world_inertias(model, c), V, A, ()) + F) + direct - tau
+    value = row_values(rows, c)
+    if feedback is not None:
+        value = value + _pull_back(model, c, q, v, V, t, feedback)
+    return r1, pick(value, chosen) + (_found(chosen, q) - 1.0) * lam
+
+
+def _residual(model: Model, chosen, q, v, tau, t, y, ready) -> tuple[Array, Array]:
+    return _residual_back(model, chosen, q, v, tau, t, None, y, ready)
+
+
+def _solve(*args) -> tuple[Array, Array]:
+    *_, ready, b = args
+    return ready.solve(*b)
+
+
+_rule = ImplicitRule(_residual, _solve, prepare=lambda model, chosen, q, v, tau, t, y: _factors(model, chosen, q, t))
+_rule_back = ImplicitRule(
+    _residual_back, _solve, prepare=lambda model, chosen, q, v, tau, t, a, y: _factors(model, chosen, q, t)
+)
+
+
+def _nothing(model: Model, chosen: Array, q: Array, *rest: Array) -> tuple[Array, Array]:
+    batch = max(x.shape[-1] for x in (q, chosen, *rest))
+    return jnp.zeros((model.nv, batch), q.dtype), jnp.zeros((chosen.shape[0], batch), q.dtype)
+
+
+def _open_rows(model: Model, chosen, q, v, t) -> tuple[Array, Array]:
+    c = configuration(model, q, t)
+    value = _phi(model, c, q, t) if v is None else _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
+    return jnp.zeros((model.nv, value.shape[-1]), q.dtype), pick(value, chosen)
+
+
+_at_rest = ImplicitRule(
+    lambda model, chosen, q, t, y, ready: _open_rows(model, chosen, q, None, t),
+    _solve,
+    prepare=lambda model, chosen, q, t, y: _factors(model, chosen, q, t),
+)
+_at_speed = ImplicitRule(
+    lambda model, chosen, q, v, t, y, ready: _open_rows(model, chosen, q, v, t),
+    _solve,
+    prepare=lambda model, chosen, q, v, t, y: _factors(model, chosen, q, t),
+)
+
+
+@batch_last
+def choose(model: Model, q: Array, t: Array, mask: Array) -> Array:
+    """The numbers of independent rows at (q, t) among those that `mask` (nc,) leaves on; -1 in empty places."""
+    c = configuration(model, q, t)
+    still = jnp.zeros((model.nv, 1), q.dtype)
+    nothing = jnp.zeros((len(model.topology.bodies), 6, 1), q.dtype)
+    G = jacobian_rows(model, c, all_rows(model, c, q, still, None, nothing, nothing, t)) * mask[:, None]
+    return choose_rows(model.topology, c.columns, world_inertias(model, c), G)
+
+
+@batch_last
+def openness(model: Model, q: Array, v: Array, t: Array, mask: Array) -> tuple[Array, Array]:
+    """The largest |phi| and |G v - nu| of the rows that `mask` leaves on."""
+    c = configuration(model, q, t)
+    rate = _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
+    largest = lambda x: jnp.abs(mask * x).max(0, initial=0.0)
+    return largest(_phi(model, c, q, t)), largest(rate)
+
+
+@batch_last
+def settle_once(model: Model, chosen: Array, mask: Array, q: Array, v: Array, t: Array):
+    """(3), once: q, v, the largest step in them, the largest |phi| left in any row, and how independent the rows are.
+
+    The factors are those of the first q; with them q is put right twice and v once, at the new q.
+    """
+    factors = _factors(model, chosen, q, t)
+    step = factors.shortest(-pick(_phi(model, configuration(model, q, t), q, t), chosen))
+    q = moved(model, q, step)
+    c = configuration(model, q, t)
+    phi = _phi(model, c, q, t)
+    rate = _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
+    change = factors.shortest(-pick(rate, chosen))
+    q = moved(model, q, factors.shortest(-pick(phi, chosen)))
+    largest = lambda x: jnp.abs(x).max(0, initial=0.0)
+    size = jnp.maximum(largest(step), largest(change) / (1.0 + largest(v)))
+    return q, v + change, size, largest(mask * phi), factors.independence()

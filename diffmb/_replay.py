@@ -1,0 +1,235 @@
+"""REPLAY: the derivative of a simulation, step by step over the grid that the forward run has found.
+
+A Runge-Kutta step from t0 to t1 = t0 + h, with stage slopes k_i = h f(t_i, Y_i), then the manifold:
+
+    Y_i = y0 + sum_j a_ij k_j         y1 = y0 + sum_i b_i k_i, put on the manifold                                  (1)
+    dk_i = h (f_y dY_i + f_theta dtheta)          dY_i = dy0 + sum_j a_ij dk_j                                      (2)
+    (1 - h a_ii f_y) dk_i = h (f_y (dy0 + sum_{j<i} a_ij dk_j) + f_theta dtheta)        implicit stages             (3)
+
+(2) and (3) are linear, and need nothing but the slopes that the forward run kept: no derivative of an iteration, of a
+step that was rejected, or of the step lengths. `_tangents` runs (2) forwards over all steps, `_cotangents` its
+transpose backwards; the two are one linear map (`_linear.py`), so that JAX asks for what it needs: jvp, vjp, and,
+through the slopes, Hessians.
+
+A change that is consistent with the constraints stays so along (2) up to the error of the steps, as the constraints are
+invariants of the field; so the small correction of (1) needs no derivative. States vary at fixed times; what a change
+of the requested times does is said in `_simulate.py`, and events move their own times (`_event.py`).
+"""
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import equinox.internal as eqxi
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
+
+from ._advance import Found, Steps, advance
+from ._event import saltation
+from ._linear import linear
+from ._plan import Plan, Theta, field
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def solve(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any) -> Found:
+    """The run, differentiable with respect to theta and y0 (at fixed times)."""
+    return advance(plan, theta, y0, ts, on, False)[0]
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def record(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any) -> tuple[Found, Steps]:
+    """The run with all its steps; the slopes of the steps have derivatives too."""
+    found, steps = advance(plan, theta, y0, ts, on, True)
+    assert steps is not None
+    return found, steps
+
+
+@partial(solve.defjvp, symbolic_zeros=True)
+def _solve_rule(plan, primals, tangents):
+    found, steps = record(plan, *primals)
+    moving, still, join = _moving(primals[:2], tangents[:2])
+    fixed = (still, steps, found.counts.accepted)
+    forward = partial(_tangents, plan, join, False)
+    backward = partial(_cotangents, plan, join, False)
+    outputs = linear(forward, backward, fixed, moving, _outputs(found))
+    return found, _only(found, _outputs, outputs)
+
+
+@partial(record.defjvp, symbolic_zeros=True)
+def _record_rule(plan, primals, tangents):
+    found, steps = record(plan, *primals)
+    moving, still, join = _moving(primals[:2], tangents[:2])
+    fixed = (still, steps, found.counts.accepted)
+    forward = partial(_tangents, plan, join, True)
+    backward = partial(_cotangents, plan, join, True)
+    outputs, dsteps = linear(forward, backward, fixed, moving, (_outputs(found), _kept(steps)))
+    return (found, steps), (_only(found, _outputs, outputs), _only(steps, _kept, dsteps))
+
+
+def _outputs(found: Found) -> tuple[Array, Array]:
+    """What a run gives that has a derivative: states, and times of events."""
+    return found.ys, found.log.times
+
+
+def _kept(steps: Steps) -> tuple[Array, Array, Array, Array]:
+    """What the derivative itself depends on, for the second derivative."""
+    return steps.y0, steps.y1, steps.k, steps.t1
+
+
+# --- what moves ---------------------------------------------------------------------------------------------------
+
+
+def _moving(primals: tuple, tangents: tuple) -> tuple[Any, Any, Any]:
+    """(tangents of what moves, all the numbers, how to put numbers that move in their places)."""
+    (theta, y0), (dtheta, dy0) = primals, tangents
+    leaves, structure = jax.tree.flatten(theta)
+    slopes = jax.tree.leaves(dtheta, is_leaf=lambda x: isinstance(x, SymbolicZero))
+    places = tuple(k for k, d in enumerate(slopes) if not isinstance(d, SymbolicZero))
+    dy0 = jnp.zeros_like(y0) if isinstance(dy0, SymbolicZero) else dy0
+
+    def join(leaves: list, moved: list) -> Theta:
+        leaves = list(leaves)
+        for k, value in zip(places, moved, strict=True):
+            leaves[k] = value
+        return jax.tree.unflatten(structure, leaves)
+
+    return ([slopes[k] for k in places], dy0), (leaves, [leaves[k] for k in places]), join
+
+
+def _only(tree: Any, where: Any, value: Any) -> Any:
+    """A tangent of the tree that is zero but for one part."""
+
+    def zero(a: Array) -> Any:
+        return jnp.zeros_like(a) if jnp.issubdtype(a.dtype, jnp.floating) else np.zeros(a.shape, jax.dtypes.float0)
+
+    return eqx.tree_at(where, jax.tree.map(zero, tree), value)
+
+
+# --- one step -----------------------------------------------------------------------------------------------------
+
+
+def _butcher(plan: Plan) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """a below the diagonal, the diagonal, b, c, of the stages that the result depends on."""
+    table = plan.tableau
+    n = table.num_stages
+    a = np.zeros((n, n))
+    for i, row in enumerate(table.a_lower):
+        a[i + 1, : i + 1] = row
+    diagonal = np.zeros(n) if table.a_diagonal is None else np.asarray(table.a_diagonal)
+    c = np.concatenate([[0.0 if table.a_diagonal is None else diagonal[0]], table.c])
+    used = np.flatnonzero(table.b_sol)[-1] + 1
+    return a[:used, :used], diagonal[:used], np.asarray(table.b_sol)[:used], c[:used]
+
+
+def _step_tangent(plan: Plan, join: Any, numbers: Any, step: Steps, moved: list, dy0: Array) -> tuple[Array, Array]:
+    """(2) or (3) and the manifold: dy1 and the dk_i of one step."""
+    leaves, moving = numbers
+    a, diagonal, b, c = (jnp.asarray(x, dy0.dtype) for x in _butcher(plan))
+    h, stages = step.t1 - step.t0, len(b)
+    k = step.k[:stages]
+    Y = step.y0 + (a + jnp.diag(diagonal)) @ k
+    times = jnp.where(c == 1.0, step.t1, step.t0 + c * h)
+    implicit = bool(np.any(_butcher(plan)[1]))
+
+    def stage(dk, row):
+        i, a_i, a_ii, t, Y_i = row
+        f = lambda moving, Y: field(join(leaves, moving), step.mode, t, Y)
+        slope = h * jax.jvp(f, (moving, Y_i), (moved, dy0 + a_i @ dk))[1]
+        if implicit:
+            J = jax.jacfwd(lambda Y: f(moving, Y))(Y_i)
+            slope = jnp.linalg.solve(jnp.eye(len(Y_i), dtype=Y.dtype) - h * a_ii * J, slope)
+        return dk.at[i].set(slope), None
+
+    none = jnp.zeros_like(k)
+    dk, _ = lax.scan(stage, none, (jnp.arange(stages), a, diagonal, times, Y))
+    dy = dy0 + b @ dk
+    return dy, jnp.zeros_like(step.k).at[:stages].set(dk)
+
+
+def _link(plan: Plan, join: Any, numbers: Any, step: Steps, after: Any, moved: list, dy0: Array):
+    """One step and the event that may end it: (dy to go on with, dy at its end, dt of the event, the dk_i)."""
+    dy, dk = _step_tangent(plan, join, numbers, step, moved, dy0)
+    still = jnp.zeros((), dy.dtype)
+    if not plan.events:
+        return dy, dy, still, dk
+    leaves, moving = numbers
+
+    def salt(moved, dy):
+        halts = jnp.asarray([event.action is None for event in plan.events])[step.event]
+        y, mode = jax.tree.map(lambda a, b: jnp.where(halts, a, b), (step.y1, step.mode), after)
+        before = (step.mode, step.event, step.t1, step.y1, y)
+        return saltation(plan, before, mode, moving, lambda moving: join(leaves, moving), moved, dy)
+
+    dy, dt, at = lax.cond(step.event >= 0, salt, lambda moved, dy: (dy, still, dy), moved, dy)
+    return dy, at, dt, dk
+
+
+# --- all steps ----------------------------------------------------------------------------------------------------
+
+
+def _at(plan: Plan, steps: Steps, n: Array) -> tuple[Steps, Any]:
+    """Step n, and what the next one starts with."""
+    later = jnp.minimum(n + 1, plan.slots - 1)
+    return jax.tree.map(lambda a: a[n], steps), jax.tree.map(lambda a: a[later], (steps.y0, steps.mode))
+
+
+def _tangents(plan: Plan, join: Any, whole: bool, fixed: Any, moving: Any) -> Any:
+    """The change of states and event times; with `whole` also that of every step."""
+    numbers, steps, count = fixed
+    (moved, dy0), like = moving, steps.y0[0]
+    last = eqxi.unvmap_max(count)
+    shapes = plan.outputs + 1, plan.max_events
+
+    def turn(carry):
+        n, met, dy, dys, dts, kept = carry
+        step, after = _at(plan, steps, n)
+        dy1, at, dt, dk = _link(plan, join, numbers, step, after, moved, dy)
+        active = n < count
+        fired = active & (step.event >= 0)
+        dys = dys.at[jnp.where(active & (step.lands >= 0), step.lands, shapes[0])].set(at, mode="drop")
+        dts = dts.at[jnp.where(fired, met, shapes[1])].set(dt, mode="drop") if plan.events else dts
+        if whole:
+            row = jnp.where(active, n, plan.slots)
+            values = (dy, at, dk, dt)
+            kept = tuple(k.at[row].set(x, mode="drop") for k, x in zip(kept, values, strict=True))
+        return n + 1, met + fired, jnp.where(active, dy1, dy), dys, dts, kept
+
+    dys = jnp.zeros((shapes[0], *like.shape), like.dtype).at[0].set(dy0)
+    none = jnp.zeros((), int)
+    kept = jax.tree.map(jnp.zeros_like, _kept(steps)) if whole else None
+    start = (none, none, dy0, dys, jnp.zeros(shapes[1], like.dtype), kept)
+    *_, dys, dts, kept = lax.while_loop(lambda carry: carry[0] < last, turn, start)
+    return ((dys, dts), kept) if whole else (dys, dts)
+
+
+def _cotangents(plan: Plan, join: Any, whole: bool, fixed: Any, wanted: Any) -> Any:
+    """The transpose of `_tangents`."""
+    numbers, steps, count = fixed
+    (ys_bar, ts_bar), kept = wanted if whole else (wanted, None)
+    like = [jnp.zeros_like(x) for x in numbers[1]]
+    still = jnp.zeros_like(ys_bar[0])
+    events = (steps.event >= 0) & (jnp.arange(plan.slots) < count)
+
+    def turn(carry):
+        n, met, ybar, mbar = carry
+        step, after = _at(plan, steps, n)
+        active = n < count
+        fired = active & (step.event >= 0)
+        met = met - fired
+        at_bar = jnp.where(step.lands >= 0, ys_bar[jnp.maximum(step.lands, 0)], 0.0)
+        t_bar = jnp.where(fired, ts_bar[jnp.maximum(met, 0)], 0.0) if plan.events else jnp.zeros((), still.dtype)
+        kbar, before = jnp.zeros_like(step.k), 0.0
+        if kept is not None:
+            before, kbar = kept[0][n], kept[2][n]
+            at_bar, t_bar = at_bar + kept[1][n], t_bar + kept[3][n]
+        back = jax.linear_transpose(partial(_link, plan, join, numbers, step, after), like, still)
+        more, y0bar = back((ybar, at_bar, t_bar, kbar))
+        ybar = jnp.where(active, y0bar + before, ybar)
+        return n - 1, met, ybar, jax.tree.map(lambda m, a: m + jnp.where(active, a, 0.0), mbar, more)
+
+    first = (eqxi.unvmap_max(count) - 1, events.sum(), still, like)
+    _, _, ybar, mbar = lax.while_loop(lambda carry: carry[0] >= 0, turn, first)
+    return mbar, ybar + ys_bar[0]
