@@ -127,3 +127,7 @@ from ._solver import explicit as explicit
 from ._solver import implicit as implicit
 from ._trajectory import Statistics as Statistics
 from ._trajectory import Trajectory as Trajectory
+
+# RESULTS in files
+from ._io._results import load as load
+from ._io._results import save as save

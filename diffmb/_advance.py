@@ -22,7 +22,7 @@ from jax import Array, lax
 
 from ._event import conditions, jump, rates_of_conditions
 from ._manifold import is_closed, nearest_state, open_limit, renewed, unknown_rows
-from ._plan import FixedStep, Mode, Plan, Theta, split
+from ._plan import Mode, Plan, Theta, split
 from ._results import RESULTS
 
 _LOCATE = 80  # shortenings of a step that meets an event, at most
@@ -132,12 +132,12 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
     mode = unknown_rows(model, on, y)
     h = jnp.minimum(1e-3 * (ts[-1] - t), 0.05 / jnp.maximum(jnp.abs(v).max(initial=0.0), 1e-30))
     controller_state = None
-    if isinstance(plan.controller, FixedStep):
-        h = jnp.asarray(plan.controller.dt, y.dtype)
+    if plan.controller is None:
+        (h,) = theta.control
     else:
-        order = plan.solver.error_order(plan.terms())
-        args = (theta, mode)
-        _, controller_state = plan.controller.init(plan.terms(), t, ts[-1], y, h, args, plan.solver.func, order)
+        order, args = plan.solver.error_order(plan.terms()), (theta, mode)
+        controller = plan.controller_of(theta)
+        _, controller_state = controller.init(plan.terms(), t, ts[-1], y, h, args, plan.solver.func, order)
     result = RESULTS.where(is_closed(model, y, t, on), RESULTS.successful, RESULTS.inconsistent)
     result = RESULTS.where(jnp.isfinite(y).all(), result, RESULTS.nonfinite)
     rows = lambda n: lambda a: jnp.broadcast_to(a, (n, *a.shape))
@@ -145,7 +145,7 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
     if record:
         n, numbers = plan.slots, jnp.full(plan.slots, -1)
         blank, states = jnp.zeros(n, y.dtype), jnp.zeros((n, y.shape[0]), y.dtype)
-        slopes = jnp.zeros((n, plan.tableau.num_stages, y.shape[0]), y.dtype)
+        slopes = jnp.zeros((n, plan.solver.tableau.num_stages, y.shape[0]), y.dtype)
         steps = Steps(blank, blank, states, states, slopes, jax.tree.map(rows(n), mode), numbers, numbers)
     log = Log(jnp.zeros(plan.max_events, y.dtype), jnp.full(plan.max_events, -1), none)
     state = Progress(
@@ -177,11 +177,10 @@ def _attempt(plan: Plan, theta: Theta, p: Progress, t1: Array) -> Attempt:
     raw, error, dense, solver_state, outcome = plan.solver.step(
         plan.terms(), p.t, t1, p.y, (theta, p.mode), p.solver_state, made_jump=False
     )
-    k = dense["k"][-1] if isinstance(dense["k"], tuple | list) else dense["k"]
     failed = outcome != diffrax.RESULTS.successful
     y, size, left, mode = nearest_state(theta.model, raw, t1, p.mode) if plan.project else _as_it_is(raw, p.mode)
     error = jnp.zeros_like(raw) if error is None else error
-    return Attempt(t1, y, raw, error, k, solver_state, jnp.asarray(failed), size, left, mode)
+    return Attempt(t1, y, raw, error, dense["k"], solver_state, jnp.asarray(failed), size, left, mode)
 
 
 def _as_it_is(y: Array, mode: Mode) -> tuple[Array, Array, Array, Mode]:
@@ -205,7 +204,7 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         a, fired, which, after = _meet_events(plan, theta, p, a, took)
         land = land & ~fired
     halt = fired & jnp.asarray([e.action is None for e in plan.events] or [False])[which]
-    result = _outcome(plan, ts, p, a, keep, closed, h, halt, p.output + land == ts.shape[0])
+    result = _outcome(plan, theta, ts, p, a, keep, closed, h, halt, p.output + land == ts.shape[0])
     if p.steps is not None:
         full = (p.counts.accepted + 1 >= plan.slots) & (result == RESULTS.successful) & (p.output + land < ts.shape[0])
         result = RESULTS.where(full, RESULTS.max_stored, result)
@@ -247,23 +246,23 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
 
 def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):
     """Whether to keep the step, how long the next one should be, and the state of the controller."""
-    if isinstance(plan.controller, FixedStep):
+    if plan.controller is None:
         return ~a.failed, p.h, p.controller_state
-    error = jnp.abs(a.error) + jnp.abs(a.y - a.raw)
+    error = jnp.abs(a.error) + jnp.minimum(jnp.abs(a.y - a.raw), a.size * (1.0 + jnp.abs(a.y).max()))
     error = jnp.where(jnp.isfinite(error), error, jnp.inf)
-    keep, t_next, t_end, _, state, _ = plan.controller.adapt_step_size(
+    keep, t_next, t_end, _, state, _ = plan.controller_of(theta).adapt_step_size(
         p.t, a.t1, p.y, a.y, (theta, p.mode), error, plan.solver.error_order(plan.terms()), p.controller_state
     )
     return keep, t_end - t_next, state
 
 
-def _outcome(plan: Plan, ts: Array, p: Progress, a: Attempt, keep, closed, h, halt, arrived) -> Any:
+def _outcome(plan: Plan, theta: Theta, ts: Array, p: Progress, a: Attempt, keep, closed, h, halt, arrived) -> Any:
     """What the attempt means for the run; the first thing that is wrong wins."""
     finite = jnp.isfinite(a.y).all()
     tiny = 8.0 * np.finfo(a.y.dtype).eps * jnp.maximum(jnp.abs(p.t), ts[-1] - ts[0])
-    stuck = ~keep if isinstance(plan.controller, FixedStep) else ~keep & (h <= tiny)
+    stuck = ~keep if plan.controller is None else ~keep & (h <= tiny)
     result = RESULTS.where(keep & arrived, RESULTS.successful, RESULTS.max_steps)
-    result = RESULTS.where(p.counts.tried + 1 >= plan.max_steps, result, RESULTS.successful)
+    result = RESULTS.where(p.counts.tried + 1 >= theta.max_steps, result, RESULTS.successful)
     result = RESULTS.where(p.log.count >= plan.max_events, RESULTS.max_events, result) if plan.events else result
     result = RESULTS.where(keep & halt, RESULTS.event, result)
     result = RESULTS.where(keep & ~closed, RESULTS.drift, result)

@@ -17,12 +17,15 @@ from ._motion import accelerations_of, connection_motion
 
 
 class Theta(eqx.Module):
-    """The numbers that the field depends on: model, inputs, and the rate of Baumgarte's feedback if there is one."""
+    """The numbers of a run: model, inputs, the rate of Baumgarte's feedback if there is one, the params of the events;
+    and, of the loop itself, the tolerances (rtol, atol) or the step (dt,), and the limit of attempts."""
 
     model: Model
     inputs: Inputs
     feedback: Array | None
-    events: tuple = ()  # the params of each
+    events: tuple
+    control: tuple[Array, ...]
+    max_steps: Array
 
 
 class Mode(eqx.Module):
@@ -39,33 +42,35 @@ class Mode(eqx.Module):
 class FixedStep(eqx.Module):
     """Steps of the length `dt`, s, whatever their error; shorter only to meet a requested time."""
 
-    dt: float = eqx.field(static=True)
+    dt: Any
 
 
 class Plan(eqx.Module):
-    """The fixed choices of a run. It is hashable: two equal plans share one compiled program."""
+    """The fixed choices of a run. It is hashable: two equal plans share one compiled program.
+
+    The controller has no tolerances here, and is None for fixed steps.
+    """
 
     solver: Any = eqx.field(static=True)
     controller: Any = eqx.field(static=True)
     project: bool = eqx.field(static=True)
     events: tuple = eqx.field(static=True)
     outputs: int = eqx.field(static=True)
-    max_steps: int = eqx.field(static=True)
     slots: int = eqx.field(static=True)
     max_events: int = eqx.field(static=True)
     progress: Any = eqx.field(static=True)
 
     @property
-    def tableau(self) -> Any:
-        """Butcher's numbers of the method; of its implicit half if it has two."""
-        tableau = self.solver.tableau
-        return tableau.tableaus[-1] if isinstance(tableau, diffrax.MultiButcherTableau) else tableau
+    def method(self) -> str:
+        """The name of the method."""
+        return getattr(self.solver, "name", type(self.solver).__name__)
+
+    def controller_of(self, theta: Theta) -> Any:
+        """The controller with its tolerances."""
+        return eqx.tree_at(lambda c: (c.rtol, c.atol), self.controller, theta.control)
 
     def terms(self) -> Any:
-        own = diffrax.ODETerm(lambda t, y, args: field(args[0], args[1], jnp.asarray(t), y))
-        if isinstance(self.solver.tableau, diffrax.MultiButcherTableau):
-            return diffrax.MultiTerm(diffrax.ODETerm(lambda t, y, args: jnp.zeros_like(y)), own)
-        return own
+        return diffrax.ODETerm(lambda t, y, args: field(args[0], args[1], jnp.asarray(t), y))
 
 
 def split(model: Model, y: Array) -> tuple[Array, Array, Array]:

@@ -52,6 +52,8 @@ def product(A: Array, B: Array) -> Array:
     """A B, or A x, written out as a sum where the batch is long and the sum is not; a matrix product otherwise."""
     if A.shape[1] <= _WRITTEN_OUT and max(A.shape[-1], B.shape[-1]) >= WIDE:
         return stored(matmul if B.ndim == 3 else matvec)(A, B)  # fused into its users it would be computed many times
+    if A.shape[-1] == B.shape[-1] == 1:
+        return jnp.matmul(A[..., 0], B[..., 0], precision="highest")[..., None]
     return jnp.einsum("ikz,kjz->ijz" if B.ndim == 3 else "ikz,kz->iz", *_same_batch(A, B), precision="highest")
 
 

@@ -28,6 +28,7 @@ from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from ._advance import Found, Steps, advance
+from ._esdirk import butcher
 from ._event import saltation
 from ._linear import linear
 from ._plan import Plan, Theta, field
@@ -111,15 +112,10 @@ def _only(tree: Any, where: Any, value: Any) -> Any:
 # --- one step -----------------------------------------------------------------------------------------------------
 
 
-def _butcher(plan: Plan) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _stages(plan: Plan) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """a below the diagonal, the diagonal, b, c, of the stages that the result depends on."""
-    table = plan.tableau
-    n = table.num_stages
-    a = np.zeros((n, n))
-    for i, row in enumerate(table.a_lower):
-        a[i + 1, : i + 1] = row
-    diagonal = np.zeros(n) if table.a_diagonal is None else np.asarray(table.a_diagonal)
-    c = np.concatenate([[0.0 if table.a_diagonal is None else diagonal[0]], table.c])
+    table = plan.solver.tableau
+    a, diagonal, c = butcher(table)
     used = np.flatnonzero(table.b_sol)[-1] + 1
     return a[:used, :used], diagonal[:used], np.asarray(table.b_sol)[:used], c[:used]
 
@@ -127,21 +123,22 @@ def _butcher(plan: Plan) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray
 def _step_tangent(plan: Plan, join: Any, numbers: Any, step: Steps, moved: list, dy0: Array) -> tuple[Array, Array]:
     """(2) or (3) and the manifold: dy1 and the dk_i of one step."""
     leaves, moving = numbers
-    a, diagonal, b, c = (jnp.asarray(x, dy0.dtype) for x in _butcher(plan))
+    a, diagonal, b, c = (jnp.asarray(x, dy0.dtype) for x in _stages(plan))
     h, stages = step.t1 - step.t0, len(b)
     k = step.k[:stages]
     Y = step.y0 + (a + jnp.diag(diagonal)) @ k
     times = jnp.where(c == 1.0, step.t1, step.t0 + c * h)
-    implicit = bool(np.any(_butcher(plan)[1]))
+    implicit = bool(np.any(_stages(plan)[1]))
 
     def stage(dk, row):
         i, a_i, a_ii, t, Y_i = row
         f = lambda moving, Y: field(join(leaves, moving), step.mode, t, Y)
-        slope = h * jax.jvp(f, (moving, Y_i), (moved, dy0 + a_i @ dk))[1]
-        if implicit:
-            J = jax.jacfwd(lambda Y: f(moving, Y))(Y_i)
-            slope = jnp.linalg.solve(jnp.eye(len(Y_i), dtype=Y.dtype) - h * a_ii * J, slope)
-        return dk.at[i].set(slope), None
+        dY = dy0 + a_i @ dk
+        if not implicit:
+            return dk.at[i].set(h * jax.jvp(f, (moving, Y_i), (moved, dY))[1]), None
+        J = jax.jacfwd(lambda Y: f(moving, Y))(Y_i)
+        slope = h * (J @ dY + jax.jvp(lambda moving: f(moving, Y_i), (moving,), (moved,))[1])
+        return dk.at[i].set(jnp.linalg.solve(jnp.eye(len(Y_i), dtype=Y.dtype) - h * a_ii * J, slope)), None
 
     none = jnp.zeros_like(k)
     dk, _ = lax.scan(stage, none, (jnp.arange(stages), a, diagonal, times, Y))

@@ -31,6 +31,6 @@ class RESULTS(eqx.Enumeration):
         "Newton's method for the implicit stages did not converge; take smaller steps or a smoother law"
     )
     drift = (
-        "the constraints cannot be satisfied any more: the mechanism has come to an attitude where it does not close, or "
-        "where rows contradict each other"
+        "the constraints cannot be satisfied any more: the mechanism has come to an attitude where it does not close, "
+        "or where rows contradict each other"
     )

@@ -89,22 +89,23 @@ def simulate(
     dtype = state.q.dtype
     ts = ts.astype(dtype)
     z = check_states(model, z, state.q)
-    controller = as_controller(controller, dtype)
+    controller, control = as_controller(controller, dtype)
     feedback = jnp.asarray(project.rate, dtype) if isinstance(project, Baumgarte) else None
     events = _as_events(events)
-    theta = Theta(model, as_inputs(model, inputs, ts), feedback, tuple(e.params for e in events))
+    params = tuple(e.params for e in events)
+    theta = Theta(model, as_inputs(model, inputs, ts), feedback, params, control, jnp.asarray(max_steps))
     on = _switched(model, off, events, dtype)
     kinds = tuple(eqx.tree_at(lambda e: e.params, e, None, is_leaf=lambda x: x is None) for e in events)
     meter = diffrax.TextProgressMeter() if progress is True else progress or None
     slots = (adjoint or StoredSteps()).steps
-    limits = (len(ts), max_steps, slots, max_events * bool(events))
+    limits = (len(ts), slots, max_events * bool(events))
     plan = Plan(None, controller, project is True, kinds, *limits, meter)
     y0 = jnp.concatenate([state.q, state.v, z])
     run = partial(_run, theta=theta, y0=y0, ts=ts, on=on, dense=dense)
     if isinstance(solver, Auto):
         found, rows, plan = _choose(plan, solver, run)
     else:
-        plan = _with(plan, as_solver(solver, controller))
+        plan = _with(plan, as_solver(solver))
         found, rows = run(plan)
     return _checked(plan, theta, trajectory(plan, theta, rows, found), found, throw)
 
@@ -166,14 +167,14 @@ def _choose(plan: Plan, auto: Auto, run: Any) -> tuple[Found, Rows, Plan]:
             "solver=mb.Auto() decides by a trial run, which jax.jit and jax.vmap do not allow; call it once outside to "
             "see what it chooses (traj.stats.solver), and name that"
         )
-    trial = _with(plan, as_solver(explicit(), plan.controller))
-    short = eqx.tree_at(lambda p: p.max_steps, trial, auto.pilot)
-    found, rows = run(short)
-    if found.result == RESULTS.max_steps:
-        stiff = is_stiff(run.keywords["theta"], found)
-        plan = _with(plan, as_solver(implicit() if stiff else explicit(), plan.controller))
-        return *run(plan), plan
-    return found, rows, trial
+    theta = run.keywords["theta"]
+    trial = _with(plan, as_solver(explicit()))
+    pilot = jnp.minimum(theta.max_steps, auto.pilot)
+    found, rows = run(trial, theta=eqx.tree_at(lambda th: th.max_steps, theta, pilot))
+    if found.result != RESULTS.max_steps:
+        return found, rows, trial
+    plan = _with(plan, as_solver(implicit())) if is_stiff(theta, found) else trial
+    return *run(plan), plan
 
 
 # --- what a user hands over ---------------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ def _check_start(state: State, ts: Array) -> None:
         raise MechanismError("the state was not assembled (state.ok is False); mb.assemble(..., throw=True) says why")
     if is_concrete(state.t, ts) and abs(float(state.t) - float(ts[0])) > 1e-9 * max(1.0, abs(float(ts[0]))):
         at, start = float(state.t), float(ts[0])
-        raise MechanismError(f"the state is at t = {at:g} s, but ts starts at {start:g} s; assemble it with t={start:g}")
+        raise MechanismError(f"the state is at t = {at:g} s, but ts starts at {start:g}; assemble it with t={start:g}")
 
 
 def _as_events(events: Any) -> tuple[Event, ...]:

@@ -4,9 +4,8 @@
     implicit    Kvaerno5 (ESDIRK, L-stable), Newton on the stages; for stiff springs, dampers, contacts, films
     auto        tries the explicit one, and goes over to the implicit one if stability limits its steps
 
-Any Runge-Kutta method of diffrax will do. Two of its defaults are changed: the stages of implicit methods are solved
-with Newton's method (the chord method that diffrax 0.7 takes by default stalls on stiff mechanisms), and KenCarp
-methods take the whole field as implicit.
+Any Runge-Kutta method of diffrax will do. Implicit ones are run by `_esdirk.py` with their coefficients (the root
+finder that diffrax 0.7 takes by default stalls on stiff mechanisms); KenCarp methods take the whole field as implicit.
 """
 
 import dataclasses
@@ -14,12 +13,14 @@ from typing import Any
 
 import diffrax
 import equinox as eqx
-import jax
+import jax.numpy as jnp
 import numpy as np
-import optimistix as optx
+from jax import Array
 
 from ._errors import MechanismError
+from ._esdirk import esdirk
 from ._plan import FixedStep
+from ._spatial._axis import is_concrete
 
 
 class Auto(eqx.Module):
@@ -68,45 +69,43 @@ def implicit(order: int = 5) -> Any:
     return methods[order]()
 
 
-def is_implicit(solver: Any) -> bool:
-    return isinstance(solver, diffrax.AbstractImplicitSolver)
-
-
-def as_solver(solver: Any, controller: Any) -> Any:
-    """The solver, made ready for the loop: plain stage loops, Newton for implicit stages."""
+def as_solver(solver: Any) -> Any:
+    """The solver, made ready for the loop: plain stage loops, one Jacobian a step for implicit stages."""
     solver = explicit() if solver is None else solver
     if not isinstance(solver, diffrax.AbstractRungeKutta):
         raise MechanismError(
             f"solver is {type(solver).__name__}; give mb.explicit(), mb.implicit(), mb.Auto() or a Runge-Kutta method "
             "of diffrax, such as diffrax.Tsit5()"
         )
-    changes: dict[str, Any] = {"scan_kind": "lax"}
-    if is_implicit(solver):
-        rtol, atol = (1e-8, 1e-8) if isinstance(controller, FixedStep) else (controller.rtol, controller.atol)
-        changes["root_finder"] = optx.Newton(rtol=float(rtol), atol=float(atol))
-        changes["root_find_max_steps"] = 20
-    return dataclasses.replace(solver, **changes)
+    if isinstance(solver, diffrax.AbstractImplicitSolver):
+        return esdirk(solver)
+    if isinstance(solver.tableau, diffrax.MultiButcherTableau):
+        raise MechanismError(f"solver {type(solver).__name__} splits the field in two, which a mechanism's does not do")
+    return dataclasses.replace(solver, scan_kind="lax")
 
 
-def as_controller(controller: Any, dtype: Any) -> Any:
-    """The controller, 1e-8 by default in double precision; refuses tolerances that the precision cannot keep."""
+def as_controller(controller: Any, dtype: Any) -> tuple[Any, tuple[Array, ...]]:
+    """The controller without numbers (None for fixed steps), and its tolerances or its step.
+
+    1e-8 by default in double precision; tolerances that the precision cannot keep are refused.
+    """
     eps = float(np.finfo(dtype).eps)
+    number = lambda value: jnp.asarray(value, dtype)
     if controller is None:
         tight = 1e-8 if eps < 1e-12 else 1e-4
-        return diffrax.PIDController(rtol=tight, atol=tight, pcoeff=0.2, icoeff=0.5)
+        controller = diffrax.PIDController(rtol=tight, atol=tight, pcoeff=0.2, icoeff=0.5)
     if isinstance(controller, FixedStep):
-        if not controller.dt > 0 or not np.isfinite(controller.dt):
+        if is_concrete(controller.dt) and not 0 < float(controller.dt) < np.inf:
             raise MechanismError(f"FixedStep({controller.dt}); a step is a finite time above zero, s")
-        return controller
+        return None, (number(controller.dt),)
     if not isinstance(controller, diffrax.PIDController):
         raise MechanismError(
             f"controller is {type(controller).__name__}; give mb.FixedStep(dt) or "
             "diffrax.PIDController(rtol=..., atol=...)"
         )
-    rtol = float(np.asarray(controller.rtol))
-    if rtol < 50 * eps:
+    rtol = controller.rtol
+    if is_concrete(rtol) and float(rtol) < 50 * eps:
         more = '; set jax.config.update("jax_enable_x64", True)' if eps > 1e-12 else ""
         kept = f"{np.dtype(dtype).name} can keep (about {50 * eps:.1g})"
-        raise MechanismError(f"rtol = {rtol:g} is below what {kept}: take a larger one{more}")
-    numbers, rest = eqx.partition(controller, eqx.is_array)
-    return eqx.combine(jax.tree.map(float, numbers), rest)
+        raise MechanismError(f"rtol = {float(rtol):g} is below what {kept}: take a larger one{more}")
+    return dataclasses.replace(controller, rtol=0.0, atol=0.0), (number(rtol), number(controller.atol))

@@ -1,5 +1,8 @@
 """TRAJECTORY: what a simulation found, by name; what is not stored is computed when it is asked for, for all times."""
 
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import equinox as eqx
@@ -12,13 +15,18 @@ from ._advance import Found, Steps
 from ._bodies._marker import Marker
 from ._constrained import Dynamics, dynamics
 from ._dynamics import kinetic_energy, potential_energy
+from ._errors import MechanismError
 from ._inputs import Inputs
 from ._kinematics import Motion, kinematics
 from ._model import Model
 from ._plan import Plan, Theta, split
 from ._reactions import reactions
+from ._resample import resampled, within
 from ._results import RESULTS
 from ._spatial._axis import is_concrete
+
+SCHEMA = 1  # of datasets and files
+STATISTICS = ("steps", "rejected", "constraint_error", "largest_correction")
 
 
 class Statistics(eqx.Module):
@@ -116,6 +124,32 @@ class Trajectory(eqx.Module):
         energy = self.energy()
         return jnp.abs(energy - energy[0]).max()
 
+    def resample(self, ts: Any) -> "Trajectory":
+        """The motion at other times (increasing, s) between the first and the last row; `_resample.py` says how.
+
+        Between the rows of a run with `dense=True` it has the accuracy of the steps, if the method has order 5 or less;
+        else what the distance of the rows allows. States close like those of a step. Jumps between rows are not known:
+        an impact or a switch there is smeared over the interval, and the rows of a dense run hold the state just
+        before an event. Under `jax.jit` times outside of the rows give nan.
+        """
+        ts = _times_within(self.ts, ts)
+        ys, on = _resampled(self, ts)
+        q, v, z = split(self.model, ys)
+        reached = jnp.isfinite(ys).all(1).sum()
+        return eqx.tree_at(
+            lambda s: (s.ts, s.q, s.v, s.z, s.on, s.reached),
+            self,
+            (ts, q, v, z, on, reached),
+            is_leaf=lambda x: x is None,
+        )
+
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset` with named dimensions and units; needs `pip install "diffmb[io]"`.
+
+        Batch axes come in front as `batch_0`, ...; members with times of their own have them in the variable `t`.
+        """
+        return _dataset(self)
+
     def __repr__(self) -> str:
         if not is_concrete(self.ts, self.result._value) or self.ts.ndim != 1:
             return f"Trajectory({self.ts.shape} times)"
@@ -153,6 +187,125 @@ def _reactions(traj: Trajectory, name: str, frame: Any) -> Array:
     return jax.vmap(at)(traj.ts, traj.q, traj.v, traj.z, traj.on)
 
 
+@eqx.filter_jit
+def _resampled(traj: Trajectory, ts: Array) -> tuple[Array, Array | None]:
+    ys = jnp.concatenate([traj.q, traj.v, traj.z], 1)
+    return resampled(traj.model, traj.inputs, traj.ts, ys, traj.on, ts)
+
+
+def _times_within(saved: Array, ts: Any) -> Array:
+    """The times as an array, refused if they do not increase or lie outside of those that were saved."""
+    ts = jnp.asarray(ts, saved.dtype)
+    if saved.ndim != 1 or saved.shape[0] < 2:
+        raise MechanismError(
+            f"this trajectory has times of shape {saved.shape}; resample one motion of at least two rows"
+        )
+    if ts.ndim != 1 or ts.shape[0] < 1:
+        raise MechanismError(f"ts has shape {ts.shape}; give the times as one list")
+    if is_concrete(ts, saved):
+        numbers, inside = np.asarray(ts), np.asarray(within(saved, ts))
+        if not inside.all():
+            rows = f"the rows go from {float(saved[0]):.12g} to {float(saved[-1]):.12g} s"
+            raise MechanismError(f"there is no motion at t = {numbers[~inside][0]:.12g} s; {rows}")
+        back = np.flatnonzero(np.diff(numbers) <= 0)
+        if len(back):
+            a, b = numbers[back[0] : back[0] + 2]
+            raise MechanismError(f"the times ts must increase, but {b:g} follows {a:g}")
+    return ts
+
+
+# --- the whole of it, with names and units ------------------------------------------------------------------------
+
+
+def labels(model: Model) -> dict[str, list[str]]:
+    """What each dimension counts: "A" where a joint or connection has one number, else "ball[0]", "ball[1]", ..."""
+
+    def spread(names: Iterable[str], sizes: Iterable[int]) -> list[str]:
+        return [
+            name if size == 1 else f"{name}[{k}]" for name, size in zip(names, sizes, strict=True) for k in range(size)
+        ]
+
+    connections = [(group.kind.nz, group.kind.nu) for group in model.connections for _ in group.names]
+    return {
+        "coordinate": spread(model.inboard, model.topology.nqs),
+        "speed": spread(model.inboard, model.topology.nvs),
+        "state": spread(model.connection_names, [nz for nz, _ in connections]),
+        "input": spread(model.connection_names, [nu for _, nu in connections]),
+        "switch": list(model.switches),
+    }
+
+
+def variables(traj: Trajectory) -> dict[str, tuple[tuple[str, ...], np.ndarray, str]]:
+    """Everything over time: dimensions, numbers and unit by name. Batch axes in front have no name here."""
+    numbers = _numbers
+    for _ in range(traj.ts.ndim - 1):
+        numbers = eqx.filter_vmap(numbers)
+    vd, kinetic, potential, tau, u = numbers(traj)
+    found = {
+        "time": (("time",), traj.ts, "s"),
+        "q": (("time", "coordinate"), traj.q, "rad or m; 1 for quaternions"),
+        "v": (("time", "speed"), traj.v, "rad/s or m/s"),
+        "z": (("time", "state"), traj.z, "that of the connection"),
+        "vd": (("time", "speed"), vd, "rad/s^2 or m/s^2"),
+        "kinetic_energy": (("time",), kinetic, "J"),
+        "potential_energy": (("time",), potential, "J"),
+        "tau": (("time", "speed"), tau, "N m or N"),
+        "u": (("time", "input"), u, "that of the connection"),
+    }
+    if traj.on is not None:
+        found["on"] = (("time", "switch"), traj.on, "1")
+    if traj.event_names:
+        found["event_time"] = (("event",), traj.event_times, "s")
+        found["event_number"] = (("event",), traj.event_numbers, "1")
+    return {name: (dims, np.asarray(values), unit) for name, (dims, values, unit) in found.items()}
+
+
+@eqx.filter_jit
+def _numbers(traj: Trajectory) -> tuple[Array, ...]:
+    tau, u = jax.vmap(traj.inputs)(traj.ts)
+    return traj.vd, traj.kinetic_energy(), traj.potential_energy(), tau, u
+
+
+def versions() -> dict[str, str]:
+    try:
+        own = version("diffmb")
+    except PackageNotFoundError:  # a folder on the path
+        own = "unknown"
+    return {"diffmb_version": own, "jax_version": jax.__version__}
+
+
+def optional(package: str, what: str) -> Any:
+    """A package that not everyone has."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise MechanismError(f'{what} needs {package}, which is not here: pip install "diffmb[io]"') from error
+
+
+def _dataset(traj: Trajectory) -> Any:
+    xarray = optional("xarray", "traj.to_xarray()")
+    if not is_concrete(*jax.tree.leaves(traj)):
+        raise MechanismError("traj.to_xarray() needs numbers; return the trajectory from jax.jit and call it outside")
+    batch = tuple(f"batch_{k}" for k in range(traj.ts.ndim - 1))
+    found = {name: (batch + dims, values, {"units": unit}) for name, (dims, values, unit) in variables(traj).items()}
+    messages = np.array([message or "successful" for message in RESULTS._index_to_message])
+    once = {"result": messages[np.asarray(traj.result._value)], "reached": np.asarray(traj.reached)}
+    once |= {name: np.asarray(getattr(traj.stats, name)) for name in STATISTICS}
+    attrs = {"schema_version": SCHEMA, **versions(), "solver": traj.stats.solver}
+    if batch:
+        dims, times, unit = found.pop("time")
+        rows = times.reshape(-1, times.shape[-1])
+        found |= {"time": ("time", rows[0], unit)} if (rows == rows[0]).all() else {"t": (dims, times, unit)}
+        found |= {name: (batch, value) for name, value in once.items()}
+    else:
+        attrs |= {name: value.item() for name, value in once.items()}
+    if traj.event_names:
+        attrs["event_names"] = list(traj.event_names)
+    used = {dim for dims, *_ in found.values() for dim in dims}
+    names = {dim: np.array(own, str) for dim, own in labels(traj.model).items() if dim in used}
+    return xarray.Dataset(found, names, attrs)
+
+
 class Rows(eqx.Module):
     """What is saved: times, states and switches, as many as were asked for; `count` of them were reached."""
 
@@ -183,7 +336,7 @@ def trajectory(plan: Plan, theta: Theta, rows: Rows, found: Found) -> Trajectory
     q, v, z = split(theta.model, rows.ys)
     counts, log = found.counts, found.log
     stats = Statistics(
-        counts.accepted, counts.tried - counts.accepted, counts.error, counts.drift, type(plan.solver).__name__
+        counts.accepted, counts.tried - counts.accepted, counts.error, counts.drift, plan.method
     )
     names = tuple(event.name for event in plan.events)
     found_events = (log.times, log.which, names)

@@ -52,12 +52,15 @@ ORDER = (
     "_plan",
     "_manifold",
     "_event",
+    "_esdirk",
     "_advance",
     "_replay",
     "_solver",
     "_diagnosis",
+    "_resample",
     "_trajectory",
     "_simulate",
+    "_io",
 )
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60

@@ -1,0 +1,1 @@
+"""Files: results of simulations."""
