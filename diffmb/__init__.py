@@ -131,3 +131,9 @@ from ._trajectory import Trajectory as Trajectory
 # RESULTS in files
 from ._io._results import load as load
 from ._io._results import save as save
+
+# DIFFERENTIATE and BATCH
+from ._batches import batch as batch
+from ._sensitivity import Influence as Influence
+from ._sensitivity import Sensitivity as Sensitivity
+from ._sensitivity import sensitivity as sensitivity

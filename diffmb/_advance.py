@@ -190,19 +190,25 @@ def _as_it_is(y: Array, mode: Mode) -> tuple[Array, Array, Array, Mode]:
 def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Progress:
     """One attempt; nothing changes for members that are not `going`."""
     p = eqx.tree_at(lambda p: p.mode, p, renewed(theta.model, p.y, p.t, p.mode))
-    stop = ts[jnp.minimum(p.output, ts.shape[0] - 1)]
+    stop, end, knot = _next_stop(theta, ts, p)
     left = stop - p.t
     land = left <= 1.001 * p.h
-    a = _attempt(plan, theta, p, jnp.where(land, stop, p.t + jnp.where(left < 2.0 * p.h, 0.5 * left, p.h)))
+    a = _attempt(plan, theta, p, jnp.where(land, end, p.t + jnp.where(left < 2.0 * p.h, 0.5 * left, p.h)))
     keep, h, controller_state = _judge(plan, theta, p, a)
     finite = jnp.isfinite(a.y).all()
     keep, closed = keep & finite, a.left <= open_limit(a.y.dtype)
     h = jnp.where(keep, jnp.where(land, jnp.maximum(h, p.h), h), jnp.where(finite, h, 0.25 * (a.t1 - p.t)))
     took = keep & closed & going
     fired, which, after = jnp.asarray(False), jnp.asarray(-1), (a.y, a.mode, p.g, a.solver_state)
+    if knot is not None:  # the slopes change here
+        restart = _fresh(plan, theta, p.mode, p.t, p.y)
+        fresh = jax.tree.map(lambda x, y: jnp.where(knot & land, x, y), restart, a.solver_state)
+        after = (a.y, a.mode, p.g, fresh)
+        a = eqx.tree_at(lambda a: a.solver_state, a, fresh)
     if plan.events:
         a, fired, which, after = _meet_events(plan, theta, p, a, took)
         land = land & ~fired
+    at_stop, land = land, land & (stop == ts[jnp.minimum(p.output, ts.shape[0] - 1)])
     halt = fired & jnp.asarray([e.action is None for e in plan.events] or [False])[which]
     result = _outcome(plan, theta, ts, p, a, keep, closed, h, halt, p.output + land == ts.shape[0])
     if p.steps is not None:
@@ -226,7 +232,7 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         jnp.where(took, jnp.maximum(p.counts.drift, a.size), p.counts.drift),
     )
     return Progress(
-        where(took, a.t1, p.t),
+        where(took, jnp.where(at_stop, stop, a.t1), p.t),
         where(took, y, p.y),
         where(going, h, p.h),
         where(took, mode, p.mode),
@@ -242,6 +248,20 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         steps,
         None if plan.progress is None else plan.progress.step(p.meter, (p.t - ts[0]) / (ts[-1] - ts[0])),
     )
+
+
+def _next_stop(theta: Theta, ts: Array, p: Progress) -> tuple[Array, Array, Array | None]:
+    """The next requested time or knot of an input, where a step to it ends, and whether it is a knot.
+
+    A step ends just before a knot, so that no stage sees what comes after it.
+    """
+    output = ts[jnp.minimum(p.output, ts.shape[0] - 1)]
+    knots = theta.inputs.knots
+    if knots is None:
+        return output, output, None
+    knot = jnp.where(knots > p.t, knots, jnp.inf).min()
+    stop = jnp.minimum(output, knot)
+    return stop, jnp.where(knot <= output, jnp.nextafter(stop, p.t), stop), knot <= output
 
 
 def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):

@@ -24,19 +24,22 @@ _PART = 0.02  # of the tolerance of the step that a stage may be off
 
 
 class Esdirk(diffrax.AbstractAdaptiveSolver):
-    """`tableau`: of a method whose implicit stages have one and the same diagonal; `name`: what it stands for."""
+    """`method`: the class of diffrax that it stands for; its implicit stages have one and the same diagonal."""
 
-    tableau: diffrax.ButcherTableau = eqx.field(static=True)
-    name: str = eqx.field(static=True)
-    own_order: int = eqx.field(static=True)
+    method: Any = eqx.field(static=True)
     term_structure: ClassVar = diffrax.AbstractTerm
     interpolation_cls: ClassVar = diffrax.LocalLinearInterpolation
 
+    @property
+    def tableau(self) -> Any:
+        own = self.method.tableau
+        return own.tableaus[-1] if isinstance(own, diffrax.MultiButcherTableau) else own
+
     def order(self, terms: Any) -> int:
-        return self.own_order
+        return self.method().order(terms)
 
     def error_order(self, terms: Any) -> int:
-        return self.own_order
+        return self.order(terms)
 
     def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
         return terms.vf(t0, y0, args)
@@ -98,11 +101,3 @@ def butcher(tableau: diffrax.ButcherTableau) -> tuple[np.ndarray, np.ndarray, np
         a[i + 1, : i + 1] = row
     diagonal = np.zeros(n) if tableau.a_diagonal is None else np.asarray(tableau.a_diagonal)
     return a, diagonal, np.concatenate([[diagonal[0]], np.asarray(tableau.c)])
-
-
-def esdirk(method: Any) -> Esdirk:
-    """What stands for an implicit method of diffrax."""
-    tableau = method.tableau
-    if isinstance(tableau, diffrax.MultiButcherTableau):
-        (tableau,) = (t for t in tableau.tableaus if t.implicit)
-    return Esdirk(tableau, type(method).__name__, method.order(None))

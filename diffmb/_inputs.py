@@ -69,7 +69,7 @@ class Signal(eqx.Module):
     function: Callable = eqx.field(static=True)
     numbers: list
 
-    def __call__(self, t: Array) -> Array:
+    def __call__(self, t: Array) -> Any:
         return self.function(t, *self.numbers)
 
 
@@ -88,9 +88,10 @@ class Inputs(eqx.Module):
         return found["tau"], found["u"]
 
     @property
-    def switch_times(self) -> tuple[Array, ...]:
-        """Times at which a signal has a kink or a step: steps of the integration end there."""
-        return tuple(s.times for s in self.signals if isinstance(s, Table) and s.kind != "cubic")
+    def knots(self) -> Array | None:
+        """Times at which a table has a kink or a step: steps of the integration end just before them."""
+        times = [signal.times for signal in self.signals if isinstance(signal, Table)]
+        return jax.lax.stop_gradient(jnp.concatenate(times)) if times else None
 
 
 class _Constant(eqx.Module):

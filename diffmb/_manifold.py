@@ -18,7 +18,7 @@ _DEPENDENT = 1e-3  # sin^2 of the angle between a row and the others
 
 
 def _double(dtype) -> bool:
-    return np.finfo(dtype).eps < 1e-12
+    return bool(np.finfo(dtype).eps < 1e-12)
 
 
 def _settled(dtype) -> float:

@@ -13,6 +13,7 @@ A step leaves the manifold by its error. The nearest state on it, in the metric 
 and again until nothing is left. The derivative of the nearest state is (3) once more: `settled`.
 """
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -28,7 +29,8 @@ from ._saddle import by_rows, choose_rows, pick, prepare_chosen, put
 
 
 def accelerations_of(model: Model, chosen: Array, q: Array, v: Array, tau: Array, t: Array, feedback=None) -> Array:
-    """vd (nv,) of (1); with a rate `feedback` a, 1/s, that of (2)."""
+    """vd (nv,) of (1); with a rate `feedback` a, 1/s, that of (2). The loads of connections are in tau already."""
+    model = eqx.tree_at(lambda m: m.connections, model, ())
     if model.nc == 0:
         return lift(lambda m, q, v, tau, t: tree_forward_dynamics(m, q, v, tau, t, ()), model, q, v, tau, t)
     if feedback is None:

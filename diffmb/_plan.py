@@ -63,7 +63,7 @@ class Plan(eqx.Module):
     @property
     def method(self) -> str:
         """The name of the method."""
-        return getattr(self.solver, "name", type(self.solver).__name__)
+        return getattr(self.solver, "method", type(self.solver)).__name__
 
     def controller_of(self, theta: Theta) -> Any:
         """The controller with its tolerances."""

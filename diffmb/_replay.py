@@ -70,12 +70,12 @@ def _record_rule(plan, primals, tangents):
     return (found, steps), (_only(found, _outputs, outputs), _only(steps, _kept, dsteps))
 
 
-def _outputs(found: Found) -> tuple[Array, Array]:
+def _outputs(found: Any) -> tuple:
     """What a run gives that has a derivative: states, and times of events."""
     return found.ys, found.log.times
 
 
-def _kept(steps: Steps) -> tuple[Array, Array, Array, Array]:
+def _kept(steps: Any) -> tuple:
     """What the derivative itself depends on, for the second derivative."""
     return steps.y0, steps.y1, steps.k, steps.t1
 

@@ -10,7 +10,7 @@ f the rate of the state,
     dy(ts_j) = f dts_j at fixed start          dy0 = -f dts_0 at fixed end                                        (1)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -48,8 +48,8 @@ def simulate(
     controller: Any = None,
     project: bool | Baumgarte = True,
     inputs: Mapping[str, Any] | None = None,
-    events: Sequence[Event] = (),
-    off: Sequence[str] = (),
+    events: Any = (),
+    off: Any = (),
     z: Any = None,
     dense: bool = False,
     adjoint: StoredSteps | None = None,
@@ -86,21 +86,15 @@ def simulate(
     if not isinstance(state, State):
         state = assemble(model, jnp.asarray(state[0]), jnp.asarray(state[1]), t=ts[0])
     _check_start(state, ts)
-    dtype = state.q.dtype
-    ts = ts.astype(dtype)
-    z = check_states(model, z, state.q)
-    controller, control = as_controller(controller, dtype)
-    feedback = jnp.asarray(project.rate, dtype) if isinstance(project, Baumgarte) else None
-    events = _as_events(events)
-    params = tuple(e.params for e in events)
-    theta = Theta(model, as_inputs(model, inputs, ts), feedback, params, control, jnp.asarray(max_steps))
-    on = _switched(model, off, events, dtype)
-    kinds = tuple(eqx.tree_at(lambda e: e.params, e, None, is_leaf=lambda x: x is None) for e in events)
-    meter = diffrax.TextProgressMeter() if progress is True else progress or None
-    slots = (adjoint or StoredSteps()).steps
-    limits = (len(ts), slots, max_events * bool(events))
-    plan = Plan(None, controller, project is True, kinds, *limits, meter)
-    y0 = jnp.concatenate([state.q, state.v, z])
+    ts, events = ts.astype(state.q.dtype), _as_events(events)
+    controller, control = as_controller(controller, ts.dtype)
+    feedback = jnp.asarray(project.rate, ts.dtype) if isinstance(project, Baumgarte) else None
+    numbers = (feedback, tuple(e.params for e in events), control, jnp.asarray(max_steps))
+    theta = Theta(model, as_inputs(model, inputs, ts), *numbers)
+    limits = (len(ts), (adjoint or StoredSteps()).steps, max_events * bool(events))
+    plan = Plan(None, controller, project is True, _kinds(events), *limits, _meter(progress))
+    y0 = jnp.concatenate([state.q, state.v, check_states(model, z, state.q)])
+    on = _switched(model, off, events, ts.dtype)
     run = partial(_run, theta=theta, y0=y0, ts=ts, on=on, dense=dense)
     if isinstance(solver, Auto):
         found, rows, plan = _choose(plan, solver, run)
@@ -108,6 +102,15 @@ def simulate(
         plan = _with(plan, as_solver(solver))
         found, rows = run(plan)
     return _checked(plan, theta, trajectory(plan, theta, rows, found), found, throw)
+
+
+def _kinds(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """The events without their numbers."""
+    return tuple(eqx.tree_at(lambda e: e.params, e, None, is_leaf=lambda x: x is None) for e in events)
+
+
+def _meter(progress: Any) -> Any:
+    return diffrax.TextProgressMeter() if progress is True else progress or None
 
 
 def _with(plan: Plan, solver: Any) -> Plan:
@@ -213,7 +216,7 @@ def _as_events(events: Any) -> tuple[Event, ...]:
     return events
 
 
-def _switched(model: Model, off: Sequence[str], events: tuple[Event, ...], dtype: Any) -> Array | None:
+def _switched(model: Model, off: Any, events: tuple[Event, ...], dtype: Any) -> Array | None:
     """1 for what is on; None if nothing is ever switched."""
     off = (off,) if isinstance(off, str) else tuple(off)
     if not off and not any(event.action is not None for event in events):

@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 
 from ._errors import MechanismError
-from ._esdirk import esdirk
+from ._esdirk import Esdirk
 from ._plan import FixedStep
 from ._spatial._axis import is_concrete
 
@@ -78,7 +78,7 @@ def as_solver(solver: Any) -> Any:
             "of diffrax, such as diffrax.Tsit5()"
         )
     if isinstance(solver, diffrax.AbstractImplicitSolver):
-        return esdirk(solver)
+        return Esdirk(type(solver))
     if isinstance(solver.tableau, diffrax.MultiButcherTableau):
         raise MechanismError(f"solver {type(solver).__name__} splits the field in two, which a mechanism's does not do")
     return dataclasses.replace(solver, scan_kind="lax")

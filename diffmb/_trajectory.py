@@ -127,10 +127,10 @@ class Trajectory(eqx.Module):
     def resample(self, ts: Any) -> "Trajectory":
         """The motion at other times (increasing, s) between the first and the last row; `_resample.py` says how.
 
-        Between the rows of a run with `dense=True` it has the accuracy of the steps, if the method has order 5 or less;
-        else what the distance of the rows allows. States close like those of a step. Jumps between rows are not known:
-        an impact or a switch there is smeared over the interval, and the rows of a dense run hold the state just
-        before an event. Under `jax.jit` times outside of the rows give nan.
+        With `dense=True` it has the accuracy of the steps, if the method has order 5 or less; else what the distance of
+        the rows allows. States close like those of a step. Jumps are not known: speeds that jump between two rows, as
+        at an impact, are smeared over that interval, and in a dense run over the one after it, because its rows hold
+        the state just before an event. Under `jax.jit` times outside of the rows give nan.
         """
         ts = _times_within(self.ts, ts)
         ys, on = _resampled(self, ts)

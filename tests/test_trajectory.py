@@ -1,10 +1,11 @@
 """Trajectories: everything by name, between the rows, as a dataset, in files; and files that are refused."""
 
 import errno
+import hashlib
+import io
 import json
 import os
 import sys
-import zipfile
 from importlib.util import find_spec
 
 import equinox as eqx
@@ -16,190 +17,392 @@ from closed import four_bar
 from helpers import central_difference, close
 
 import diffmb as mb
-from diffmb._io import _netcdf, _npz
 from diffmb._io._description import sealed
+from diffmb._io._npz import to_npz
 
-KINDS = [
+ENDINGS = [
     pytest.param(".nc", marks=pytest.mark.skipif(not find_spec("h5py"), reason='pip install "diffmb[io]"')),
     ".npz",
 ]
-NUMBERS = ("ts", "q", "v", "z", "reached", "event_times", "event_numbers")
-
-
-def winding(t, q, v, z, u, p):
-    return p[0] * z - p[1] * v
-
-
-def current(t, q, v, z, u, p):
-    return p[2] * (u - z) - v
-
-
-def bar_model(**more):
-    """A four-bar with a drive, a spring and a motor that has a state and an input."""
-    return mb.compile(
-        four_bar(
-            drives=[mb.VelocityDrive("drive", "A", lambda t, w: w * (1.0 + 0.2 * jnp.sin(3.0 * t)), 4.0)],
-            connections=[
-                mb.SpringDamper("spring", mb.Marker("coupler", (0.15, 0.02, 0)), "world", k=50.0, c=0.2, length=0.2),
-                mb.JointConnection(
-                    "motor", ["C"], winding, (0.05, 0.01, 20.0), states=1, inputs=1, state_rate=current, start=0.3
-                ),
-            ],
-            **more,
-        )
-    )
 
 
 def start(model):
-    return mb.assemble(model, {"A": 0.5}, guess={"B": 0.2, "C": 0.8})
+    return mb.assemble(model, {"A": 0.5}, {"A": 4.0, "P": 1.0}, guess={"B": 0.2, "C": 0.8, "P": -1.0})
 
 
 @pytest.fixture(scope="module")
-def bar():
-    model = bar_model()
-    inputs = {"B": lambda t: 0.3 * jnp.sin(5.0 * t), "motor": lambda t: jnp.cos(3.0 * t)}
-    return mb.simulate(model, start(model), jnp.linspace(0.0, 0.4, 6), inputs=inputs)
+def model():
+    """A driven four-bar, and a bob that swings on its coupler."""
+    bar, drive = four_bar(), mb.VelocityDrive("drive", "A", lambda t, w: w + jnp.sin(3.0 * t), 4.0)
+    bob = mb.Revolute("P", mb.Marker("coupler", (0.3, 0.1, 0.0)), "bob")
+    bodies = [*bar.bodies, mb.rod("bob", 0.2, mass=0.3)]
+    return mb.compile(mb.Mechanism(bodies, [*bar.joints, bob], drives=[drive], gravity=(0, -9.81, 0)))
+
+
+INPUTS = {"P": lambda t: 0.02 * jnp.sin(5.0 * t)}
 
 
 @pytest.fixture(scope="module")
-def swing(bar):
-    """The same with the drive let go; every step is kept."""
-    return mb.simulate(bar.model, start(bar.model), jnp.array([0.0, 0.5]), off=["drive"], dense=True)
+def bar(model):
+    times = np.sort(np.random.default_rng(1).uniform(0.0, 0.4, 50))
+    return mb.simulate(model, start(model), np.concatenate([[0.0], times]), inputs=INPUTS)
+
+
+@pytest.fixture(scope="module")
+def steps(model):
+    """The same motion, every step."""
+    return mb.simulate(model, start(model), [0.0, 0.4], inputs=INPUTS, dense=True)
+
+
+def wind(t, rel, twist, z, u, p):
+    return jnp.concatenate([p[0] * z - p[1] * twist[:3], u - p[1] * twist[3:]])
+
+
+def gust(t, rel, twist, z, u, p):
+    return p[2] * (jnp.tanh(twist[3:]) - z)
 
 
 @pytest.fixture(scope="module")
 def ball():
-    """A free body on a rope that is let go on the way up, until it has fallen."""
+    """A free body on a rope that is let go on the way up, in the wind, until it has fallen."""
     body = mb.RigidBody("ball", 1.3, (0.02, -0.01, 0.03), np.array([0.02, 0.03, 0.04]))
     rope = mb.SpringDamper("rope", "world", mb.Marker("ball", (0.1, 0.0, 0.0)), k=20.0, c=0.1, length=0.2)
-    model = mb.compile(mb.Mechanism([body], connections=[rope], gravity=(0, 0, -9.81)))
+    air = mb.Connection("air", "world", "ball", wind, (0.05, 0.02, 3.0), states=3, inputs=3, state_rate=gust)
+    model = mb.compile(mb.Mechanism([body], connections=[rope, air], gravity=(0, 0, -9.81)))
     height = lambda instant, level: instant["ball"].pose.translation[2] - level
-    let_go = mb.Event("let go", height, lambda instant, _: instant.switch("rope", False), 1, params=0.3)
+    let_go = mb.Event("let go", height, lambda instant, _: instant.switch("rope", False), 1, params=0.2)
     fallen = mb.Event("fallen", height, None, -1, params=0.1)
     state = (model.neutral(), jnp.array([3.0, -4.0, 2.0, 0.3, 0.1, 4.0]))
-    return mb.simulate(model, state, jnp.linspace(0.0, 1.5, 65), events=[let_go, fallen], max_events=4)
+    inputs = {"air": lambda t: jnp.array([jnp.sin(4.0 * t), 0.5, t]), "ball": lambda t: 0.1 * jnp.cos(t) * jnp.ones(6)}
+    return mb.simulate(model, state, jnp.linspace(0.0, 1.6, 129), inputs=inputs, events=[let_go, fallen], max_events=4)
 
 
-def rows(traj):
-    """(t, q, v, tau, z, u, on) row by row."""
-    for k, t in enumerate(traj.ts):
-        tau, u = traj.inputs(t)
-        yield t, traj.q[k], traj.v[k], tau, traj.z[k], u, None if traj.on is None else traj.on[k]
+@pytest.fixture(scope="module")
+def few(ball):
+    return some(ball, slice(0, 75, 15))
 
 
-@pytest.mark.parametrize(("which", "body", "joint"), [("bar", "coupler", "B"), ("ball", "ball", "ball")])
-def test_everything_by_name_is_the_function_in_a_loop(which, body, joint, request):
-    traj = request.getfixturevalue(which)
-    model = traj.model
-    traj = traj if which == "bar" else every(traj, 16)
-    marker = mb.Marker(body, (0.1, 0.2, 0.0))
-    motion, at_marker = traj[body], traj[marker]
-    found = traj.reaction(joint), traj.reaction(joint, body), traj.kinetic_energy(), traj.potential_energy(), traj.vd
-    for k, (t, q, v, tau, z, u, on) in enumerate(rows(traj)):
-        more = {"z": z, "u": u, "on": on}
-        d = mb.dynamics(model, q, v, tau, t, **more)
-        one = mb.kinematics(model, q, v, d.vd, t)
-        for name, whole in ((body, motion), (marker, at_marker)):
-            own = one[name]
-            for a, b in ((whole.pose, own.pose), (whole.twist, own.twist), (whole.acceleration, own.acceleration)):
-                jax.tree.map(lambda a, b: close(a[k], b, 1e-12), a, b)
-        expected = (
-            mb.reactions(model, q, v, tau, t, **more)[joint],
-            mb.reactions(model, q, v, tau, t, frame=body, **more)[joint],
-            mb.kinetic_energy(model, q, v, t),
-            mb.potential_energy(model, q, t, z=z),
-            d.vd,
-        )
-        for a, b in zip(found, expected, strict=True):
-            close(a[k], b, 1e-10)
-        if which == "bar":
-            close(traj.multipliers("D")[k], d.multipliers("D"), 1e-10)
-            close(traj.load("drive")[k], d.load("drive"), 1e-10)
-    where, speeds = model.coordinates(joint), model.speeds(joint)
-    column = (lambda a: a[:, 0]) if where.stop - where.start == 1 else (lambda a: a)
-    assert (traj.coordinate(joint) == column(traj.q[:, where])).all()
-    assert (traj.speed(joint) == column(traj.v[:, speeds])).all()
-    close(traj.energy(), found[2] + found[3], 1e-12)
+PARTS = lambda traj: [x for x in (traj.ts, traj.q, traj.v, traj.z, traj.on) if x is not None]
 
 
-def test_states_and_names(bar):
-    assert (bar.state("motor") == bar.z[:, 0]).all()
-    close(bar.speed("A"), 4.0 * (1.0 + 0.2 * np.sin(3.0 * bar.ts)), 1e-9)  # the drive holds
-    with pytest.raises(mb.MechanismError, match="no joint 'Q'"):
-        bar.coordinate("Q")
-    with pytest.raises(mb.MechanismError, match="closes a loop"):
-        bar.coordinate("D")
-    with pytest.raises(mb.MechanismError, match="no reaction 'Q'"):
-        bar.reaction("Q")
+def some(traj, rows):
+    """Some of the rows."""
+    return eqx.tree_at(PARTS, traj, [x[rows] for x in PARTS(traj)])
 
 
-def test_access_under_jit(bar):
-    def ask(traj):
-        own = traj["rocker"]
-        return own.pose.translation, own.acceleration, traj.reaction("B"), traj.load("drive"), traj.energy()
+def of_trajectory(traj, frame, joint, axes):
+    motion = traj[frame]
+    found = [motion.pose, motion.twist, motion.acceleration, traj.vd, traj.reaction(joint, axes)]
+    found += [traj.kinetic_energy(), traj.potential_energy()]
+    return found if joint == "ball" else [*found, traj.multipliers("D"), traj.load("drive")]
 
-    jax.tree.map(lambda a, b: close(a, b, 1e-12), jax.jit(ask)(bar), ask(bar))
+
+def of_row(traj, k, frame, joint, axes):
+    model, t, q, v, z = traj.model, traj.ts[k], traj.q[k], traj.v[k], traj.z[k]
+    tau, u = traj.inputs(t)
+    more = {"z": z, "u": u, "on": None if traj.on is None else traj.on[k]}
+    d = mb.dynamics(model, q, v, tau, t, **more)
+    motion = mb.kinematics(model, q, v, d.vd, t)[frame]
+    found = [motion.pose, motion.twist, motion.acceleration, d.vd]
+    found += [mb.reactions(model, q, v, tau, t, frame=axes, **more)[joint]]
+    found += [mb.kinetic_energy(model, q, v, t), mb.potential_energy(model, q, t, z=z)]
+    return found if joint == "ball" else [*found, d.multipliers("D"), d.load("drive")]
+
+
+@pytest.mark.parametrize("which", ["bar", "few"])
+def test_everything_by_name_is_the_function_in_a_loop(which, request):
+    """Under jit for the one, outside of it for the other."""
+    traj = some(request.getfixturevalue(which), slice(0, 75, 15))
+    body, joint, axes = {"bar": ("coupler", "B", "world"), "few": ("ball", "ball", "ball")}[which]
+    ask = mb.Marker(body, (0.1, 0.2, 0.0)), joint, axes
+    whole = (eqx.filter_jit(of_trajectory) if which == "bar" else of_trajectory)(traj, *ask)
+    one = eqx.filter_jit(of_row)
+    for k in range(len(traj.ts)):
+        jax.tree.map(lambda a, b: close(a[k], b, 1e-10), whole, one(traj, jnp.asarray(k), *ask))
+    close(traj.energy(), whole[5] + whole[6], 1e-12)
+
+
+def test_names(bar, few):
+    column = lambda a: a[:, 0] if a.shape[1] == 1 else a
+    for traj, joint in ((bar, "B"), (few, "ball")):
+        assert (traj.coordinate(joint) == column(traj.q[:, traj.model.coordinates(joint)])).all()
+        assert (traj.speed(joint) == column(traj.v[:, traj.model.speeds(joint)])).all()
+    assert (few.state("air") == few.z).all()
+    close(bar.speed("A"), 4.0 + np.sin(3.0 * bar.ts), 1e-9)  # what the drive says
+    for ask, text in (
+        (lambda: bar.coordinate("Q"), "no joint 'Q'"),
+        (lambda: bar.coordinate("D"), "closes a loop"),
+        (lambda: bar.state("air"), "no connection 'air'"),
+        (lambda: few.reaction("robe"), "did you mean 'rope'"),
+        (lambda: few["bull"], "did you mean 'ball'"),
+    ):
+        with pytest.raises(mb.MechanismError, match=text):
+            ask()
 
 
 # --- between the rows ---------------------------------------------------------------------------------------------
 
 
-def every(traj, n):
-    """Each n-th row."""
-    parts = lambda t: [x for x in (t.ts, t.q, t.v, t.z, t.on) if x is not None]
-    return eqx.tree_at(parts, traj, [x[::n] for x in parts(traj)])
+def test_dense_rows_resample_to_the_accuracy_of_the_steps(steps, bar):
+    """At rtol 1e-8 the run that ends a step at each time is as far from the truth as from the resampled one."""
+    times = np.sort(np.concatenate([bar.ts[1:], steps.ts[7:9]]))
+    found, at = steps.resample(times), np.isin(times, steps.ts)
+    close(found.q[~at], bar.q[1:], 3e-7)
+    close(found.v[~at], bar.v[1:], 3e-6)
+    close(found.q[at], steps.q[7:9], 1e-14)  # a row is itself
+    assert int(found.reached) == 52
+    open_by = lambda t, q, v: (mb.constraint_residual(bar.model, q, t), mb.constraint_rate(bar.model, q, v, t))
+    phi, rate = jax.jit(jax.vmap(open_by))(found.ts, found.q, found.v)
+    assert np.abs(phi).max() < 1e-14 and np.abs(rate).max() < 1e-13  # m and rad
 
 
-def test_dense_rows_resample_to_the_accuracy_of_steps(swing):
-    """Errors of 1e-7 come from the steps themselves at rtol 1e-8: the run that stops at each time is no better."""
-    times = jnp.asarray(np.sort(np.random.default_rng(1).uniform(0.0, 0.5, 50)))
-    found = swing.resample(times)
-    exact = mb.simulate(swing.model, start(swing.model), jnp.concatenate([jnp.zeros(1), times]), off=["drive"])
-    close(found.q, exact.q[1:], 3e-7)
-    close(found.v, exact.v[1:], 3e-6)
-    close(found.z, exact.z[1:], 3e-6)
-    assert (found.on == exact.on[1:]).all()
-    assert int(found.reached) == 50
-    on = jnp.asarray(swing.model.row_switch != swing.model.switch("drive"))
-    openness = jax.vmap(lambda q, t: mb.constraint_residual(swing.model, q, t))(found.q, found.ts)
-    assert float(jnp.abs(openness).max()) < 1e-13  # m and rad
-    rate = jax.vmap(lambda q, v, t: mb.constraint_rate(swing.model, q, v, t))(found.q, found.v, found.ts)
-    assert float(jnp.abs(rate * on).max()) < 1e-12
-    again = found.resample(times[3:9])
-    close(again.q, found.q[3:9], 1e-13)  # a row is itself
-
-
-def test_derivative_of_resampling(swing):
+def test_derivative_of_resampling(steps):
     """With respect to the rows, the times and the numbers of the model: as finite differences say."""
     rng = np.random.default_rng(2)
-    few = every(swing, 4)
-    pick = lambda t: (t.q, t.v, t.z, t.ts, t.model.mass, t.model.placement.translation)
-    times = jnp.linspace(float(few.ts[0]) + 0.013, float(few.ts[-1]) - 0.021, 4)
-    weight = jnp.asarray(rng.standard_normal((3, 4, 3)))
+    moving = lambda t: (t.q, t.v, t.ts, t.model.mass, t.model.placement.translation)
+    x = (moving(steps), jnp.linspace(0.013, 0.38, 4))
+    weight = jnp.asarray(rng.standard_normal((2, 4, 4)))
 
-    @jax.jit
     def loss(x):
-        found = eqx.tree_at(pick, few, x[0]).resample(x[1])
-        return (weight[0] * jnp.sin(found.q)).sum() + (weight[1] * found.v).sum() + (weight[2][:, :1] * found.z).sum()
+        found = eqx.tree_at(moving, steps, x[0]).resample(x[1])
+        return (weight[0] * jnp.sin(found.q)).sum() + (weight[1] * found.v).sum()
 
-    x = (pick(few), times)
+    both = jax.jit(jax.value_and_grad(loss))
     direction = jax.tree.map(lambda a: jnp.asarray(rng.standard_normal(a.shape)), x)
-    gradient = jax.jit(jax.grad(loss))(x)
-    slope = sum(jax.tree.leaves(jax.tree.map(lambda a, b: (a * b).sum(), gradient, direction)))
-    close(slope, central_difference(loss, x, direction, 1e-5), 1e-7)
+    slope = sum(jax.tree.leaves(jax.tree.map(lambda a, b: (a * b).sum(), both(x)[1], direction)))
+    expected = central_difference(lambda x: both(x)[0], x, direction, 1e-5)
+    close(slope, expected, 1e-7)
 
 
 def test_order_of_resampling(ball):
-    """Half the distance, 1/64 of the error of q (quaternions too) and 1/32 of that of v; under jit and vmap."""
-    flight = eqx.tree_at(lambda t: (t.ts, t.q, t.v, t.z, t.on), ball, tuple(x[-33:] for x in (ball.ts, ball.q, ball.v, ball.z, ball.on)))
-    flight = jax.tree.map(lambda a: a, flight)
-    inner = slice(0, 32)
-    errors = []
+    """Half the distance: 1/64 of the error of q (quaternions too), 1/32 of that of v, 1/16 of that of z; by vmap."""
+    flight = some(ball, slice(-34, -1))  # the rope is off, and the last row is an event
+    resample, errors = jax.jit(jax.vmap(lambda t, ts: t.resample(ts))), []
     for n in (8, 4):
-        resample = jax.jit(lambda t, ts: t.resample(ts))
-        found = resample(every(flight, n), flight.ts[inner])
-        errors.append([float(jnp.abs(a - b).max()) for a, b in ((found.q, flight.q[inner]), (found.v, flight.v[inner]))])
-        close((found.q[:, :4] ** 2).sum(1), np.ones(32), 1e-14)
-    print(errors)
-    (q8, v8), (q4, v4) = errors
-    assert q8 / q4 > 40 and v8 / v4 > 20 and q8 < 1e-3
+        rows, truth = some(flight, slice(0, 4 * n + 1, n)), some(flight, slice(0, 4 * n + 1, n // 4))
+        found = resample(jax.tree.map(lambda a: jnp.stack([a, a]), rows), jnp.stack([truth.ts, truth.ts]))
+        found = jax.tree.map(lambda a: a[1], found)
+        errors.append([np.abs(a - b).max() for a, b in zip(PARTS(found)[1:4], PARTS(truth)[1:4])])
+        close((found.q[:, -4:] ** 2).sum(1), np.ones(17), 1e-14)
+        assert (found.on == truth.on).all()
+    q, v, z = np.array(errors[0]) / errors[1]
+    assert q > 40 and v > 20 and z > 10
+
+
+def test_times_outside_are_refused(ball):
+    for times, text in (
+        ([0.1, 9.0], "no motion at t = 9 s; the rows go from 0"),
+        ([-0.1, 0.1], "no motion at t = -0.1 s"),
+        ([0.1, np.nan], "no motion at t = nan"),
+        ([0.2, 0.1], "must increase, but 0.1 follows 0.2"),
+        (0.1, "one list"),
+    ):
+        with pytest.raises(mb.MechanismError, match=text):
+            ball.resample(times)
+    with pytest.raises(mb.MechanismError, match="two rows"):
+        some(ball, slice(1)).resample([0.0])
+
+
+# --- as a dataset -------------------------------------------------------------------------------------------------
+
+
+def test_dataset(few):
+    data = few.to_xarray()
+    sizes = {"time": 5, "coordinate": 7, "speed": 6, "state": 3, "input": 3, "switch": 2, "event": 4}
+    assert dict(data.sizes) == sizes
+    assert data.coordinate.values.tolist() == [f"ball[{k}]" for k in range(7)]
+    assert data.switch.values.tolist() == ["rope", "air"]
+    expected = {"time": few.ts, "q": few.q, "v": few.v, "z": few.z, "on": few.on, "event_time": few.event_times}
+    assert all((data[name].values == np.asarray(value)).all() for name, value in expected.items())
+    close(data.vd, few.vd, 1e-13)
+    close(data.kinetic_energy + data.potential_energy, few.energy(), 1e-13)
+    assert data.time.units == "s" and data.kinetic_energy.units == "J" and data.tau.units == "N m or N"
+    told = data.attrs
+    assert told["schema_version"] == 1 and told["solver"] == "Tsit5" and told["jax_version"] == jax.__version__
+    assert told["result"] == "the simulation was stopped by an event" and told["event_names"] == ["let go", "fallen"]
+    assert told["steps"] == int(few.stats.steps) and told["reached"] == int(few.reached)
+
+
+def test_dataset_of_a_batch(few, tmp_path):
+    later = eqx.tree_at(lambda t: t.ts, few, few.ts + 0.1)
+    both = jax.tree.map(lambda a, b: jnp.stack([a, b]), few, later)
+    same, other = jax.tree.map(lambda a: jnp.stack([a, a]), few).to_xarray(), both.to_xarray()
+    assert same.q.dims == ("batch_0", "time", "coordinate") and (same.time == few.ts).all()
+    assert other.t.dims == ("batch_0", "time") and (other.t[1] == later.ts).all()
+    assert same.result.dims == ("batch_0",) and same.steps.values.tolist() == [int(few.stats.steps)] * 2
+    close(same.vd[1], few.vd, 1e-12)
+    with pytest.raises(mb.MechanismError, match=r"batch of shape \(2,\)"):
+        mb.save(both, tmp_path / "run.npz")
+
+
+# --- in files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("which", ["bar", "few"])
+def test_a_file_gives_back_the_trajectory(which, ending, request, tmp_path):
+    traj = some(request.getfixturevalue(which), slice(0, 75, 15) if which == "bar" else slice(None))
+    path = tmp_path / f"run{ending}"
+    mb.save(traj, path)
+    mb.save(traj, path)  # over itself
+    assert {p.name for p in tmp_path.iterdir()} == {path.name} | ({"run.json"} if ending == ".npz" else set())
+    back = mb.load(str(path), traj.model)
+    without = lambda t: eqx.tree_at(lambda t: t.inputs, t, None)
+    assert eqx.tree_equal(without(back), without(traj), typematch=True)
+    assert repr(back) == repr(traj)
+    for a, b in zip(jax.vmap(back.inputs)(traj.ts), jax.vmap(traj.inputs)(traj.ts), strict=True):
+        close(a, b, 1e-15)
+    if which == "few":
+        close(back.reaction("ball", "ball"), traj.reaction("ball", "ball"), 1e-12)
+
+
+def test_files_are_for_everyone(few, saved):
+    """The same bytes each time, and numbers, names and units without diffmb."""
+    mb.save(few, saved / "again.npz")
+    assert (saved / "again.npz").read_bytes() == (saved / "run.npz").read_bytes()
+    arrays, about = np.load(saved / "run.npz"), json.loads((saved / "run.json").read_text())
+    assert (arrays["q"] == few.q).all()
+    assert about["names"]["speed"] == [f"ball[{k}]" for k in range(6)] and about["arrays"]["q"]["dims"][0] == "time"
+    assert about["result"] == "event" and about["statistics"]["steps"] == int(few.stats.steps)
+    if find_spec("h5py"):
+        import xarray
+
+        with xarray.open_dataset(saved / "run.nc") as data:
+            assert (data.q.values == few.q).all() and data.q.units == "rad or m; 1 for quaternions"
+            assert data.speed.values.tolist() == about["names"]["speed"] and data.attrs["solver"] == "Tsit5"
+
+
+@pytest.fixture
+def saved(few, tmp_path):
+    """A folder with a small file of each kind."""
+    for ending in (".npz", ".nc") if find_spec("h5py") else (".npz",):
+        mb.save(few, tmp_path / f"run{ending}")
+    return tmp_path
+
+
+def forge(folder, data=None, **changes):
+    """Other bytes or another description, with hashes that agree."""
+    data = (folder / "run.npz").read_bytes() if data is None else data
+    about = json.loads((folder / "run.json").read_text()) | {"sha256": hashlib.sha256(data).hexdigest()} | changes
+    del about["sha256_of_the_above"]
+    (folder / "run.npz").write_bytes(data)
+    (folder / "run.json").write_text(sealed(about))
+
+
+def edited(folder, **changes):
+    return to_npz(dict(np.load(folder / "run.npz")) | changes)
+
+
+def objects():
+    file = io.BytesIO()
+    np.savez(file, q=np.array([{"a": 1}], object))
+    return file.getvalue()
+
+
+def packed(folder):
+    file = io.BytesIO()
+    np.savez_compressed(file, **np.load(folder / "run.npz"))
+    return file.getvalue()
+
+
+BROKEN = {
+    "cut": (lambda f: (f / "run.npz").write_bytes((f / "run.npz").read_bytes()[:-9]), "run.npz' .*its hash differs"),
+    "empty": (lambda f: (f / "run.npz").write_bytes(b""), "run.npz' is empty"),
+    "missing": (lambda f: (f / "run.npz").unlink(), "run.npz' does not exist"),
+    "a folder": (lambda f: (f / "run.npz").unlink() or (f / "run.npz").mkdir(), "run.npz' is a folder"),
+    "no sidecar": (lambda f: (f / "run.json").unlink(), "sidecar .*run.json' does not exist"),
+    "empty sidecar": (lambda f: (f / "run.json").write_text(""), "sidecar .*run.json' is empty"),
+    "not JSON": (lambda f: (f / "run.json").write_text('{"a": '), "run.json' is not JSON"),
+    "deep": (lambda f: (f / "run.json").write_text("[" * 10**6), "run.json' is not JSON"),
+    "other JSON": (lambda f: (f / "run.json").write_text("[1]"), "does not describe a trajectory"),
+    "newer": (lambda f: forge(f, schema_version=2), "schema_version 2, .* pip install --upgrade diffmb"),
+    "no version": (lambda f: forge(f, schema_version="x"), "schema_version 'x'"),
+    "objects": (lambda f: forge(f, objects()), "an array of object, not of numbers"),
+    "compressed": (lambda f: forge(f, packed(f)), "is compressed"),
+    "no archive": (lambda f: forge(f, b"nothing"), "not an npz archive"),
+    "less arrays": (lambda f: forge(f, to_npz({"time": np.zeros(5)})), "the array 'q' is missing"),
+    "other shape": (lambda f: forge(f, edited(f, q=np.zeros((5, 6)))), r"'q' has shape \[5, 6\] of <f8, but \[5, 7\]"),
+    "other result": (lambda f: forge(f, result="fine"), "the result 'fine' is not known"),
+    "other kind": (lambda f: forge(f, statistics=[]), "no trajectory of schema_version 1: TypeError"),
+    "joint": (lambda f: forge(f, joints=[["cube", 7, 6]]), "file has the joint 'cube', which the model does not"),
+    "sizes": (
+        lambda f: forge(f, connections=[["rope", 0, 1], ["air", 3, 2]]),
+        "the connection 'rope' has 1 inputs in the file, but 0 in the model",
+    ),
+    "fewer": (lambda f: forge(f, connections=[["air", 3, 3]]), "model has the connection 'rope', which the file"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_file_is_refused(what, few, saved):
+    damage, text = BROKEN[what]
+    damage(saved)
+    with pytest.raises(mb.MechanismError, match=text) as caught:
+        mb.load(saved / "run.npz", few.model)
+    assert str(saved) in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_another_model_is_refused(ending, saved, model):
+    with pytest.raises(
+        mb.MechanismError, match=f"run{ending}': the file has the joint 'ball', which the model does not"
+    ):
+        mb.load(saved / f"run{ending}", model)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_damage_anywhere_is_refused(ending, few, saved):
+    """Cut and flipped bytes, of every file in turn: the answer is always one of ours."""
+    rng = np.random.default_rng(8)
+    for name in ["run.nc"] if ending == ".nc" else ["run.npz", "run.json"]:
+        whole = (saved / name).read_bytes()
+        for place in rng.integers(0, len(whole), 20):
+            flipped = bytearray(whole)
+            flipped[place] ^= 1 << rng.integers(0, 8)
+            for damaged in (bytes(flipped), whole[:place]):
+                (saved / name).write_bytes(damaged)
+                with pytest.raises(mb.MechanismError, match=name):
+                    mb.load(saved / f"run{ending}", few.model)
+        (saved / name).write_bytes(whole)
+    mb.load(saved / f"run{ending}", few.model)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_failed_write_leaves_what_was_there(ending, few, saved, monkeypatch):
+    before = {p.name: p.read_bytes() for p in saved.iterdir()}
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for function in ("replace", "fsync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, function, full)
+            with pytest.raises(mb.MechanismError, match=f"run{ending}' cannot be written: No space left"):
+                mb.save(few, saved / f"run{ending}")
+    assert {p.name: p.read_bytes() for p in saved.iterdir()} == before
+
+
+def test_places_that_cannot_be_written(few, tmp_path):
+    (tmp_path / "taken.json").mkdir()
+    (tmp_path / "file").write_text("")
+    for name, text in (
+        ("run.csv", "ends in '.csv'; give a name that ends in .nc or .npz"),
+        ("none/run.npz", "no folder .*none'; make it first"),
+        ("file/run.npz", "no folder"),
+        ("taken.npz", "taken.json' cannot be written: it is a folder"),
+    ):
+        with pytest.raises(mb.MechanismError, match=text):
+            mb.save(few, tmp_path / name)
+    with pytest.raises(mb.MechanismError, match="outside"):
+        jax.jit(lambda traj: mb.save(traj, tmp_path / "run.npz"))(few)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("package", ["xarray", "h5netcdf", "h5py"])
+def test_a_missing_package_is_named(package, few, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    told = rf'needs {package}, which is not here: pip install "diffmb\[io\]"'
+    for write in (lambda: mb.save(few, tmp_path / "run.nc"), few.to_xarray)[: 2 if package == "xarray" else 1]:
+        with pytest.raises(mb.MechanismError, match=told):
+            write()
+    assert not list(tmp_path.iterdir())

@@ -21,7 +21,11 @@ _LENGTH = len(_SEAL) + 65
 
 def libraries() -> Any:
     """xarray, and what it writes netCDF with."""
-    return [optional(package, "a file that ends in .nc") for package in ("xarray", "h5netcdf", "h5py")][0]
+    what = "a file that ends in .nc"
+    xarray = optional("xarray", what)
+    for package in ("h5netcdf", "h5py"):
+        optional(package, what)
+    return xarray
 
 
 def write_netcdf(dataset: Any, path: Path) -> None:

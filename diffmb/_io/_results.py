@@ -148,7 +148,7 @@ def _trajectory(model: Model, arrays: dict[str, np.ndarray], about: dict[str, An
         kept.get("on"),
         model,
         _tables(model, arrays),
-        RESULTS._name_to_item[about["result"]],
+        jax.tree.map(jnp.asarray, RESULTS._name_to_item[about["result"]]),
         count(about["reached"]),
         Statistics(count(steps), count(rejected), size(error), size(correction), str(about["solver"])),
         kept["event_time"] if about["events"] else jnp.zeros(0, dtype),
