@@ -268,7 +268,7 @@ def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):
     """Whether to keep the step, how long the next one should be, and the state of the controller."""
     if plan.controller is None:
         return ~a.failed, p.h, p.controller_state
-    error = jnp.abs(a.error) + jnp.minimum(jnp.abs(a.y - a.raw), a.size * (1.0 + jnp.abs(a.y).max()))
+    error = jnp.abs(a.error) + jnp.abs(a.y - a.raw)
     error = jnp.where(jnp.isfinite(error), error, jnp.inf)
     keep, t_next, t_end, _, state, _ = plan.controller_of(theta).adapt_step_size(
         p.t, a.t1, p.y, a.y, (theta, p.mode), error, plan.solver.error_order(plan.terms()), p.controller_state

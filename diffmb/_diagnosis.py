@@ -7,7 +7,8 @@ from jax import Array
 
 from ._advance import Found
 from ._assembly import describe_worst
-from ._closure import constraint_rate, constraint_residual
+from ._closure import constraint_jacobian, constraint_rate, constraint_residual
+from ._mobility import scale_rows
 from ._model import Model
 from ._plan import Plan, Theta, field, split
 from ._results import RESULTS
@@ -26,14 +27,29 @@ def describe(plan: Plan, theta: Theta, found: Found) -> str:
     if found.result == RESULTS.drift:
         q, v, _ = split(model, y)
         return f"just after t = {t:.6g} s {message} ({_worst(model, q, v, t)} there); {done}"
-    hint = ""
-    if found.result == RESULTS.max_steps or found.result == RESULTS.step_too_small:
+    hint = _singular(model, y, t)
+    if (not hint and found.result == RESULTS.max_steps) or found.result == RESULTS.step_too_small:
         tried = int(found.counts.tried)
-        hint = f"; {tried - int(found.counts.accepted)} of {tried} attempts were rejected"
+        hint += f"; {tried - int(found.counts.accepted)} of {tried} attempts were rejected"
         if is_stiff(theta, found):
             rate = fastest(theta, found)[0]
             hint += f"; the fastest mode decays at {rate:.3g} 1/s: it is stiff, use solver=mb.implicit()"
     return f"at t = {t:.6g} s {message}; {done}{hint}"
+
+
+def _singular(model: Model, y: Array, t: float) -> str:
+    """Says so if the mechanism is near an attitude where its rows lose rank."""
+    if not model.nc:
+        return ""
+    G = np.asarray(scale_rows(model, constraint_jacobian(model, split(model, y)[0], t)))
+    s = np.linalg.svd(G, compute_uv=False)
+    weak = s[(s > 1e-9 * s[0]) & (s < 1e-2 * s[0])]
+    if not len(weak):
+        return ""
+    return (
+        f"; it is near a singular attitude (margin {weak.min() / s[0]:.2g}), where motions fork: longer steps (a looser "
+        "tolerance, another solver) pass it more easily than short ones"
+    )
 
 
 def _worst(model: Model, q: Array, v: Array, t: float) -> str:

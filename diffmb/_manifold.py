@@ -65,10 +65,7 @@ def renewed(model: Model, y: Array, t: Array, mode: Mode) -> Mode:
 
 
 def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> tuple[Array, Array, Array, Mode]:
-    """The state, the size of the correction, what stays open (m or rad), and the mode for what follows.
-
-    The size has no round-off in it: near a singular attitude the same digits lost in the rows are a larger step.
-    """
+    """The state, the size of the correction, what stays open (m or rad), and the mode for what follows."""
     zero = jnp.zeros((), y.dtype)
     q, v, z = split(model, y)
     if not model.nc:
@@ -81,9 +78,7 @@ def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> tuple[Array, 
         return q, v, size, left, rank, jnp.where(count == 0, size, first), count + 1
 
     unsettled = lambda carry: (carry[2] > _settled(y.dtype)) & (carry[6] < _PASSES)
-    start = (q, v, zero + 1.0, zero, zero, zero, jnp.asarray(0))
+    start = (q, v, zero + 1.0, zero, zero + 1.0, zero, jnp.asarray(0))
     q, v, _, left, rank, first, _ = lax.while_loop(unsettled, once, start)
-    noise = 64.0 * np.finfo(y.dtype).eps / jnp.sqrt(jnp.maximum(rank, np.finfo(y.dtype).tiny))
-    first = jnp.maximum(first - noise, 0.0)
     poor = (rank < _DEPENDENT) | (left > _implied(y.dtype))
     return jnp.concatenate([q, v, z]), first, left, Mode(mode.chosen, poor, mode.on)

@@ -27,6 +27,8 @@ from ._loads import connection_loads
 from ._model import Model
 from ._saddle import by_rows, choose_rows, pick, prepare_chosen, put
 
+_SOFT = 1e-3
+
 
 def accelerations_of(model: Model, chosen: Array, q: Array, v: Array, tau: Array, t: Array, feedback=None) -> Array:
     """vd (nv,) of (1); with a rate `feedback` a, 1/s, that of (2). The loads of connections are in tau already."""
@@ -115,7 +117,7 @@ def _forward(model: Model, chosen, q, v, tau, t) -> tuple[Array, Array]:
     return _forward_back(model, chosen, q, v, tau, t, None)
 
 
-def _factors(model: Model, chosen, q, t):
+def _factors(model: Model, chosen, q, t, damping: float = 0.0):
     """The factors at (q, t), whatever the motion."""
     c = configuration(model, q, t)
     still = jnp.zeros((model.nv, 1), q.dtype)
@@ -123,7 +125,8 @@ def _factors(model: Model, chosen, q, t):
     G = jacobian_rows(model, c, all_rows(model, c, q, still, None, nothing, nothing, t))
     G = pick(G, chosen)
     many = not by_rows(model.nc, model.nv)
-    return prepare_chosen(model.topology, c.columns, world_inertias(model, c), G, _found(chosen, q), many)
+    J = world_inertias(model, c)
+    return prepare_chosen(model.topology, c.columns, J, G, _found(chosen, q), many, damping=damping)
 
 
 def _residual_back(model: Model, chosen, q, v, tau, t, feedback, y, ready) -> tuple[Array, Array]:
@@ -202,9 +205,11 @@ def openness(model: Model, q: Array, v: Array, t: Array, mask: Array) -> tuple[A
 def settle_once(model: Model, chosen: Array, mask: Array, q: Array, v: Array, t: Array):
     """(3), once: q, v, the largest step in them, the largest |phi| left in any row, and how independent the rows are.
 
-    The factors are those of the first q; with them q is put right twice and v once, at the new q.
+    The factors are those of the first q; with them q is put right twice and v once, at the new q. Near a singular
+    attitude a row may shrink to nothing; there round-off in q would become an error in v (eps / row^2), so rows that
+    are below a thousandth of the largest are followed softly. They stay closed all the same, as they hardly see it.
     """
-    factors = _factors(model, chosen, q, t)
+    factors = _factors(model, chosen, q, t, _SOFT)
     step = factors.shortest(-pick(_phi(model, configuration(model, q, t), q, t), chosen))
     q = moved(model, q, step)
     c = configuration(model, q, t)

@@ -184,8 +184,11 @@ def put(lam: Array, chosen: Array, nc: int) -> Array:
     return product(E, lam)
 
 
-def prepare_chosen(topology: Topology, S: Array, J: Array, G: Array, found: Array, many: bool, Z=None) -> Chosen:
-    """The factors for independent rows G_e; `many`: by speeds. `Z`: M^-1 G_e^T, if it is known."""
+def prepare_chosen(
+    topology: Topology, S: Array, J: Array, G: Array, found: Array, many: bool, Z=None, damping: float = 0.0
+) -> Chosen:
+    """The factors for independent rows G_e; `many`: by speeds. `Z`: M^-1 G_e^T, if it is known. `damping`, squared and
+    times the largest entry, is added to the diagonal of A: rows that hold next to nothing are then followed softly."""
     D = jnp.zeros_like(found)
     W_inverse = None
     if many:
@@ -195,7 +198,10 @@ def prepare_chosen(topology: Topology, S: Array, J: Array, G: Array, found: Arra
     elif Z is None:
         Z = mass_solver(topology)(S, J, jnp.swapaxes(G, 0, 1))
     one = jnp.eye(G.shape[0], dtype=G.dtype)[..., None]
-    A = product(G, Z) + one * (1.0 - found)[:, None]
+    A = product(G, Z)
+    if damping:
+        A = A + one * damping**2 * (A * one).max((0, 1))
+    A = A + one * (1.0 - found)[:, None]
     return Chosen(G, Z, inverse(A), found, D, W_inverse, S, J, topology)
 
 

@@ -8,9 +8,8 @@
 
 All columns, or all rows, go side by side over the steps of one simulation. Measured on a four-bar, in simulations: 1,
 4, 16, 64, 110 columns cost 2, 10, 14, 16, 25, and 1, 4, 16 rows cost 3, 9, 16. A column and a row cost about the same,
-so the fewer decide: forward if there are no more numbers than responses, else reverse.
-
-Whether a response depends on a number at all is read off the program of `fn`, not off a derivative that is zero.
+so the fewer decide: forward if there are no more numbers than responses, else reverse. Whether a response depends on a
+number at all is read off the program of `fn`, not off a derivative that is zero.
 """
 
 import dataclasses
@@ -33,8 +32,7 @@ from ._names import nearest
 from ._spatial._axis import as_array, is_concrete
 
 _ROWS = 30  # of a printed table
-_EACH = 50  # numbers that are checked one by one; of more, `_MIXTURES` of all of them
-_MIXTURES = 10
+_EACH, _MIXTURES = 50, 10  # so many numbers are checked one by one; if there are more, so many mixtures of them
 _AGREE = 1e-3  # a relative difference below this may come from the steps of the integration
 _WEAK = 1e-3  # derivatives are compared at least with this part of the response and of the strongest one
 
@@ -43,11 +41,11 @@ _WEAK = 1e-3  # derivatives are compared at least with this part of the response
 class Influence:
     """A row of the table: one number and one response.
 
-    - `name`, `value`: of the number. `derivative`: of the response with respect to it.
+    - `name`, `value`: of the number; `derivative`: of the response with respect to it; `response`: its name.
     - `influence`: per cent of the response for one per cent of the number; if the response is zero, derivative * value.
-    - `response`: its name.
     - `difference`: relative, from finite differences; `None` if that was not checked.
-    - `note`: "no dependence" if the number does not enter the response at all; "differences disagree"; or empty.
+    - `note`: "no dependence" if the number does not enter the response at all; "differences disagree"; "cannot vary
+        alone" if fn fails when it is changed, as a planar loop in space that is bent; or empty.
     """
 
     name: str
@@ -63,10 +61,9 @@ class Influence:
 class Sensitivity:
     """What `mb.sensitivity` found; print it.
 
-    - `value`: what fn returns.
+    - `value`: what fn returns; `mode`: "forward" or "reverse".
     - `gradient`: its derivatives, in the shape of what `where` picks, axes of the response in front; if fn returns a
         dict, one of these for each entry.
-    - `mode`: "forward" or "reverse".
     - `difference`: the largest relative difference from finite differences; `None` if that was not checked.
     - `numbers`, `responses`: names and values of both; `jacobian`: (responses, numbers).
     """
@@ -89,12 +86,15 @@ class Sensitivity:
         for i, (response, y) in enumerate(self.responses.items()):
             for k, slope in enumerate(self.jacobian[i].tolist()):
                 difference = None if each is None else float(each[i, k])
-                note = "" if difference is None or difference <= _AGREE else "differences disagree"
-                note = note if self.depends[i, k] else "no dependence"
-                influence = slope * values[k] / (y or 1.0)  # (5)
+                note = "" if self.depends[i, k] else "no dependence"
+                if difference is not None and not note and not difference <= _AGREE:
+                    note = "differences disagree" if difference > _AGREE else "cannot vary alone"
+                influence = slope * values[k] / (y or 1.0) + 0.0  # (5)
                 rows.append(Influence(names[k], values[k], slope, influence, response, difference, note))
+        least = 1e-12 * max((abs(r.influence) for r in rows if np.isfinite(r.influence)), default=0.0)
         size = lambda x: -abs(x) if np.isfinite(x) else -np.inf
-        return sorted(rows, key=lambda r: (r.note == "no dependence", size(r.influence), size(r.derivative)))
+        rank = lambda r: (r.note == "no dependence", 0.0 if abs(r.influence) <= least else size(r.influence))
+        return sorted(rows, key=lambda r: (*rank(r), size(r.derivative)))
 
     @property
     def independent(self) -> tuple[str, ...]:
@@ -108,10 +108,9 @@ class Sensitivity:
             lines.append([r.name, f"{r.value:.6g}", *slopes, r.response, r.note])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         texts = ["  ".join(f"{x:{s}{w}}" for x, s, w in zip(line, "<>>><<", widths, strict=True)) for line in lines]
-        hidden = len(self.table) - _ROWS
         checked = "" if self.difference is None else f"; finite differences differ by {self.difference:.1e}"
-        title = f"Sensitivity of {len(self.responses)} responses to {len(self.numbers)} numbers ({self.mode}{checked})"
-        more = [f"  ... {hidden} more in .table"] if hidden > 0 else []
+        title = f"Sensitivity: {len(self.numbers)} numbers, responses: {len(self.responses)}, {self.mode} mode{checked}"
+        more = [f"  ... {len(self.table) - _ROWS} more in .table"] if len(self.table) > _ROWS else []
         return "\n".join([title, *(f"  {text}".rstrip() for text in texts), *more])
 
 
@@ -149,10 +148,7 @@ def sensitivity(
     tree = jax.tree.map(lambda a: as_array(a) if is_float(a) else a, mech)
     leaves, structure = jax.tree.flatten(tree)
     if not is_concrete(*leaves):
-        raise MechanismError(
-            "sensitivity makes a table, which jax.jit, jax.grad and jax.vmap do not allow; inside of them use jax.grad, "
-            "jax.jacfwd or jax.jacrev of fn"
-        )
+        raise MechanismError("sensitivity does not run inside of jax.jit, jax.grad or jax.vmap; take jax.jacrev of fn")
     picked = _pick(tree, where)
     places = jax.tree.leaves(picked)
     if not places:
@@ -177,7 +173,7 @@ def sensitivity(
         np.asarray(J),
         np.repeat(np.repeat(study.depends, _sizes(study.outs), 0), _sizes(places), 1),
         differences,
-        None if differences is None else float(differences.max()),
+        None if differences is None else float(np.nanmax(differences, initial=0.0)),
     )
     if throw:
         _refuse_nonfinite(found)
@@ -197,9 +193,6 @@ def _refuse_nonfinite(found: Sensitivity) -> None:
         )
 
 
-# --- which numbers ------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class _Place:
     """Stands for a leaf while `where` looks for it."""
@@ -213,10 +206,8 @@ class _Place:
 def _pick(tree: Any, where: Any) -> Any:
     """What `where` picks, a `_Place` for each array of numbers."""
     paths, structure = jax.tree_util.tree_flatten_with_path(tree)
-    places = [
-        _Place(k, _label(tree, path), np.shape(leaf), getattr(leaf, "dtype", np.dtype(object)))
-        for k, (path, leaf) in enumerate(paths)
-    ]
+    dtype = lambda leaf: getattr(leaf, "dtype", np.dtype(object))
+    places = [_Place(k, _label(tree, path), np.shape(a), dtype(a)) for k, (path, a) in enumerate(paths)]
     marked = jax.tree.unflatten(structure, places)
     if where is None:
         return jax.tree.map(lambda p: p if jnp.issubdtype(p.dtype, jnp.floating) else None, marked)
@@ -244,11 +235,9 @@ def _pick(tree: Any, where: Any) -> Any:
 
 def _label(tree: Any, path: tuple, root: str = "number") -> str:
     """A leaf as a user would call it: the name of its part, and the field."""
-    head = []
-    if isinstance(tree, Mechanism) and len(path) > 1:
-        head, path = [_walk(tree, path[:2]).name], path[2:]
-    rest = jax.tree_util.keystr(path, simple=True, separator=".")
-    return ".".join([*head, *([rest] if rest else [])]) or root
+    part = [_walk(tree, path[:2]).name] if isinstance(tree, Mechanism) and len(path) > 1 else []
+    field = jax.tree_util.keystr(path[2:] if part else path, simple=True, separator=".")
+    return ".".join([*part, *([field] if field else [])]) or root
 
 
 def _walk(tree: Any, path: tuple) -> Any:
@@ -273,9 +262,6 @@ def _entries(shape: tuple[int, ...]) -> list[str]:
 
 def _sizes(arrays: Sequence[Any]) -> list[int]:
     return [int(np.prod(a.shape)) for a in arrays]
-
-
-# --- the program --------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -357,19 +343,25 @@ def _gradient(study: _Study, picked: Any, J: Array) -> Any:
 
 
 def _differences(study: _Study, p: Array, leaves: list, places: list, y: Array, J: Array, step: float) -> np.ndarray:
-    """(4): relative differences of each derivative, or of random mixtures of them if there are many."""
-    sizes = [float(jnp.abs(leaves[place.leaf]).max()) or 1.0 for place in places]
-    scale = np.repeat(sizes, _sizes(places))
-    ways = np.diag(scale)
-    if p.size > _EACH:
+    """(4): relative differences of each derivative, or of random mixtures of them if there are many; nan: fn fails."""
+    scale = np.repeat([float(jnp.abs(leaves[place.leaf]).max()) or 1.0 for place in places], _sizes(places))
+    ways, slopes = np.diag(scale), np.asarray(J) * scale
+    if p.size > _EACH:  # without numbers of no influence: they may be those that cannot vary alone
         ways = np.random.default_rng(0).standard_normal((_MIXTURES, p.size)) * scale
+        ways = ways * (np.abs(slopes).max(0) > 1e-9 * np.abs(slopes).max())
     step = max(step, float(np.finfo(p.dtype).eps) ** 0.4)
-    moved = lambda way: np.asarray(study.run["evaluate"](p + jnp.asarray(way, p.dtype), leaves))
-    differences = np.stack([(moved(step * way) - moved(-step * way)) / (2 * step) for way in ways], 1)
+
+    def moved(way: np.ndarray) -> np.ndarray:
+        try:
+            return np.asarray(study.run["evaluate"](p + jnp.asarray(way, p.dtype), leaves))
+        except eqx.EquinoxRuntimeError:
+            return np.full(y.shape, np.nan)
+
+    found = np.stack([(moved(step * way) - moved(-step * way)) / (2 * step) for way in ways], 1)
     exact = np.asarray(J) @ ways.T
-    size = np.maximum(np.abs(exact), np.abs(differences))
-    size = np.maximum(size, _WEAK * np.maximum(np.abs(exact).max(1), np.abs(np.asarray(y)))[:, None])
-    return np.abs(exact - differences) / np.where(size > 0, size, 1.0)
+    least = _WEAK * np.maximum(np.abs(slopes).max(1), np.abs(np.asarray(y)))[:, None]
+    size = np.maximum(np.maximum(np.abs(exact), np.abs(found)), least)
+    return np.abs(exact - found) / np.where(size == 0, 1.0, size)
 
 
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr", "closed_call": "call_jaxpr"}

@@ -60,6 +60,8 @@ ORDER = (
     "_resample",
     "_trajectory",
     "_simulate",
+    "_sensitivity",
+    "_batches",
     "_io",
 )
 MAX_FILE_LINES = 400
