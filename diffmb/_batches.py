@@ -9,8 +9,8 @@ A simulation in a piece costs as much as the longest one in it: a bad member end
 only.
 
 Devices get equal shares of a piece by `jax.shard_map`: one program, and loops that do not wait for each other. Measured
-on two CPU devices, four-bars: the same time as independent jits per device, with one compilation instead of two, and
-half the time of `jit` with a sharded argument, where all devices agree upon every turn of the loop.
+with four-bars on two CPU devices: as fast as independent jits per device, with one compilation instead of two, and 1.8
+to 3.7 times as fast as `jit` with a sharded argument, where all devices agree upon every turn of the loop.
 """
 
 import re
@@ -82,7 +82,7 @@ class _Batch:
         if not is_concrete(*leaves):
             return jax.vmap(lambda arrays: self._member(structure, static, arrays))(arrays)
         count, arrays = _members(args), [_on_host(a) for a in arrays]
-        kind = (structure, static, tuple((a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)) for a in arrays))
+        kind = (structure, static, tuple((a.shape[1:], a.dtype) for a in arrays))
         done, start, halvings = [], 0, 0
         while start < count:
             chunk = self._size(kind, count)
@@ -163,7 +163,9 @@ class _Batch:
 
 def _on_host(a: Any) -> Any:
     """Where pieces of any length are cut without compiling anything; random keys stay where they are."""
-    return a if jnp.issubdtype(a.dtype, jax.dtypes.extended) else np.asarray(a)
+    if jnp.issubdtype(a.dtype, jax.dtypes.extended):
+        return a
+    return np.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype))
 
 
 def _is_array(leaf: Any) -> bool:

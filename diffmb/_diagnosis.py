@@ -47,8 +47,8 @@ def _singular(model: Model, y: Array, t: float) -> str:
     if not len(weak):
         return ""
     return (
-        f"; it is near a singular attitude (margin {weak.min() / s[0]:.2g}), where motions fork: longer steps (a looser "
-        "tolerance, another solver) pass it more easily than short ones"
+        f"; it is near a singular attitude (margin {weak.min() / s[0]:.2g}), where motions fork: longer steps (a "
+        "looser tolerance, another solver) pass it more easily than short ones"
     )
 
 

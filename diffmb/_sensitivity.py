@@ -164,23 +164,16 @@ def sensitivity(
         fn(tree)  # outside of jit, what fails says why in words
         raise
     numbers = [place.name + i for place in places for i in _entries(place.shape)]
-    found = Sensitivity(
-        study.shaped(y),
-        _gradient(study, picked, J),
-        mode,
-        dict(zip(numbers, np.asarray(p).tolist(), strict=True)),
-        dict(zip(responses, np.asarray(y).tolist(), strict=True)),
-        np.asarray(J),
-        np.repeat(np.repeat(study.depends, _sizes(study.outs), 0), _sizes(places), 1),
-        differences,
-        None if differences is None else float(np.nanmax(differences, initial=0.0)),
-    )
-    if throw:
-        _refuse_nonfinite(found)
-    return found
+    named = [dict(zip(k, np.asarray(v).tolist(), strict=True)) for k, v in ((numbers, p), (responses, y))]
+    depends = np.repeat(np.repeat(study.depends, _sizes(study.outs), 0), _sizes(places), 1)
+    largest = None if differences is None else float(np.nanmax(differences, initial=0.0))
+    gradient = _gradient(study, picked, J)
+    found = Sensitivity(study.shaped(y), gradient, mode, *named, np.asarray(J), depends, differences, largest)
+    return _finite(found) if throw else found
 
 
-def _refuse_nonfinite(found: Sensitivity) -> None:
+def _finite(found: Sensitivity) -> Sensitivity:
+    """The same, refused if something in it is not finite."""
     for name, value in found.responses.items():
         if not np.isfinite(value):
             raise MechanismError(f"{name} is {value} for these numbers, so it has no derivative; see what fn returns")
@@ -191,6 +184,7 @@ def _refuse_nonfinite(found: Sensitivity) -> None:
             f"the derivative of {row.response} with respect to {row.name} = {row.value:g} is {row.derivative}{among}; "
             "sensitivity(..., check=True, throw=False) compares with finite differences"
         )
+    return found
 
 
 @dataclasses.dataclass(frozen=True)

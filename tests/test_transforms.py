@@ -146,7 +146,19 @@ def _closed(model, q, v):
         "assemble": lambda: mb.assemble(model, q, v, throw=False).q,
         "mobility": lambda: mb.mobility(model, q).singular_values,
         "simulate_kinematics": lambda: mb.simulate_kinematics(model, q, jnp.arange(3.0), throw=False).q,
+        "simulate": lambda: _simulated(model, q, v),
     }
+
+
+def _simulated(model, q, v):
+    """Two methods, and the gradient of one of them by the model and the state."""
+    state = mb.assemble(model, q, v, throw=False)
+    stored = mb.StoredSteps(16)
+    run = lambda model, state, solver: mb.simulate(
+        model, state, [0.0, 0.1], solver=solver, adjoint=stored, throw=False
+    ).q[-1]
+    slope = jax.grad(lambda model, q: run(model, eqx.tree_at(lambda s: s.q, state, q), mb.explicit()).sum(), (0, 1))
+    return run(model, state, mb.implicit()), slope(model, q)
 
 
 @pytest.mark.parametrize("batch", [False, True])
@@ -210,6 +222,7 @@ def test_every_public_function_is_covered_above(case):
     }
     made_before = {"box", "cylinder", "massless", "rod", "sphere", "compile", "rotation_about", "rank_deficient"}
     made_before |= {"body_from_log_cholesky", "inertia_to_log_cholesky"}
-    made_before |= {"gear", "rack", "screw_coupling", "cam_profile"}
+    made_before |= {"gear", "rack", "screw_coupling", "cam_profile", "explicit", "implicit", "impact"}
+    made_before |= {"save", "load", "sensitivity", "batch"}  # on the host, around the others
     _, model, (q, v, vd, _) = case
     assert functions - made_before == {*_public(model, q[0], v[0], vd[0]), *_closed(model, q[0], v[0])}

@@ -18,8 +18,8 @@ from iftomm import Problem, error_of
 
 import diffmb as mb
 
-TRAPEZOIDAL: tuple[str, ...] = ()
-FIRST_STEPS = 200
+TRAPEZOIDAL = ("pendulum", "Andrews")
+FIRST_STEPS = 500
 
 
 class Run(NamedTuple):
@@ -154,3 +154,38 @@ def _once(p: Problem, motion: mb.Motion, steps: int, reference: np.ndarray) -> R
         seconds = time.perf_counter() - start
         place = mbs.GetObjectOutputBody(body, exu.OutputVariableType.Position, local)
     return Run(method, steps, p.end / steps, seconds, error_of(p, place, reference), False)
+
+
+def search(p: Problem, reference: np.ndarray, accuracy: float, budget: float) -> Run | None:
+    """The fewest steps that reach the accuracy: doubled, or, once the error is near, as many as second order asks for.
+
+    Beyond `budget` seconds in all the rest is extrapolated: seconds with the steps, the error with their square.
+    """
+    motion = mb.kinematics(p.model, p.q, p.rate * p.direction)
+    steps, spent, last = FIRST_STEPS, 0.0, None
+    while True:
+        run = _once(p, motion, steps, reference)
+        spent += run.seconds if run else 0.0
+        if run and run.error <= accuracy:
+            return _again(p, motion, run, reference)
+        more = 2.0
+        if run:
+            last = run
+            more = min(2.0, 1.03 * np.sqrt(run.error / accuracy)) if run.error < 1e-2 else 2.0
+        if steps > 2_000_000 or (last and spent + last.seconds * steps * more / last.steps > budget):
+            return _extrapolated(p, last, accuracy)
+        steps = int(np.ceil(steps * more))
+
+
+def _again(p: Problem, motion: mb.Motion, run: Run, reference: np.ndarray) -> Run:
+    """The best time of three, if they are short."""
+    others = [_once(p, motion, run.steps, reference) for _ in range(2 if run.seconds < 3.0 else 0)]
+    return run._replace(seconds=min([run.seconds, *(r.seconds for r in others if r)]))
+
+
+def _extrapolated(p: Problem, run: Run | None, accuracy: float) -> Run | None:
+    if run is None or run.error > 1e-2:
+        return None
+    more = np.sqrt(run.error / accuracy)
+    return run._replace(steps=int(run.steps * more), step=run.step / more, seconds=run.seconds * more, error=accuracy,
+                        guessed=True)  # fmt: skip
