@@ -22,7 +22,7 @@ from jax import Array, lax
 
 from ._event import conditions, jump, rates_of_conditions
 from ._manifold import is_closed, nearest_state, open_limit, renewed, unknown_rows
-from ._plan import Mode, Plan, Theta, split
+from ._plan import Mode, Plan, Theta, field, split
 from ._results import RESULTS
 
 _LOCATE = 80  # shortenings of a step that meets an event, at most
@@ -173,6 +173,24 @@ def _fresh(plan: Plan, theta: Theta, mode: Mode, t: Array, y: Array) -> Any:
     return jax.tree.map(jnp.asarray, plan.solver.init(plan.terms(), t, t, y, (theta, mode)))
 
 
+def _restarted(plan: Plan, theta: Theta, mode: Mode, t: Array, y: Array) -> Any:
+    """The state of a solver that goes on from here with new slopes.
+
+    A method that hands its last slope on (first step?, slope) gets the slope here and now: were it to ask for it in its
+    next step, all members of a batch would have to evaluate theirs anew.
+    """
+    state = _fresh(plan, theta, mode, t, y)
+    return state if state is None else (jnp.asarray(False), field(theta, mode, t, y))
+
+
+def _held(p: Progress, a: Attempt) -> Any:
+    """The solver's state after a step that was not accepted: its first slope is known now."""
+    if p.solver_state is None:
+        return None
+    first, slope = p.solver_state
+    return jnp.asarray(False), jnp.where(first, a.k[0] / (a.t1 - p.t), slope)
+
+
 def _attempt(plan: Plan, theta: Theta, p: Progress, t1: Array) -> Attempt:
     raw, error, dense, solver_state, outcome = plan.solver.step(
         plan.terms(), p.t, t1, p.y, (theta, p.mode), p.solver_state, made_jump=False
@@ -201,10 +219,9 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     took = keep & closed & going
     fired, which, after = jnp.asarray(False), jnp.asarray(-1), (a.y, a.mode, p.g, a.solver_state)
     if knot is not None:  # the slopes change here
-        restart = _fresh(plan, theta, p.mode, p.t, p.y)
-        fresh = jax.tree.map(lambda x, y: jnp.where(knot & land, x, y), restart, a.solver_state)
-        after = (a.y, a.mode, p.g, fresh)
-        a = eqx.tree_at(lambda a: a.solver_state, a, fresh)
+        restart = lambda _: _restarted(plan, theta, a.mode, stop, a.y)
+        a = eqx.tree_at(lambda a: a.solver_state, a, _once(took & knot & land, restart, a.solver_state))
+        after = (a.y, a.mode, p.g, a.solver_state)
     if plan.events:
         a, fired, which, after = _meet_events(plan, theta, p, a, took)
         land = land & ~fired
@@ -218,13 +235,7 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     put = lambda store, value: jax.tree.map(lambda s, x: s.at[row].set(x, mode="drop"), store, value)
     y, mode, g, solver_state = after
     where = lambda pred, new, old: jax.tree.map(lambda x, y: jnp.where(pred, x, y), new, old)
-    steps = p.steps
-    if steps is not None:
-        n = jnp.where(going, p.counts.accepted, plan.slots)
-        value = Steps(
-            p.t, a.t1, p.y, a.y, a.k, p.mode, jnp.where(land, p.output, jnp.where(halt, ts.shape[0], -1)), which
-        )
-        steps = jax.tree.map(lambda s, x: s.at[n].set(x, mode="drop"), steps, value)
+    lands = jnp.where(land, p.output, jnp.where(halt, ts.shape[0], -1))
     counts = Counts(
         p.counts.tried + going,
         p.counts.accepted + took,
@@ -236,7 +247,7 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         where(took, y, p.y),
         where(going, h, p.h),
         where(took, mode, p.mode),
-        where(took, solver_state, p.solver_state),
+        where(took, solver_state, _held(p, a)),
         where(going, controller_state, p.controller_state),
         p.output + (took & land),
         RESULTS.where(going, result, p.result),
@@ -245,9 +256,18 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         _noted(p.log, a.t1, which, took & fired) if plan.events else p.log,
         put(p.ys, a.y),
         put(p.modes, mode),
-        steps,
+        _recorded(plan, p, a, lands, which, going),
         None if plan.progress is None else plan.progress.step(p.meter, (p.t - ts[0]) / (ts[-1] - ts[0])),
     )
+
+
+def _recorded(plan: Plan, p: Progress, a: Attempt, lands: Array, which: Array, going: Array) -> Steps | None:
+    """The steps with this attempt in the next free row; if it is not accepted, the next one overwrites it."""
+    if p.steps is None:
+        return None
+    n = jnp.where(going, p.counts.accepted, plan.slots)
+    value = Steps(p.t, a.t1, p.y, a.y, a.k, p.mode, lands, which)
+    return jax.tree.map(lambda s, x: s.at[n].set(x, mode="drop"), p.steps, value)
 
 
 def _next_stop(theta: Theta, ts: Array, p: Progress) -> tuple[Array, Array, Array | None]:
@@ -319,7 +339,7 @@ def _meet_events(plan: Plan, theta: Theta, p: Progress, a: Attempt, took: Array)
         g = conditions(plan, theta, mode, a.t1, y)
         side = jnp.sign(rates_of_conditions(plan, theta, mode, a.t1, y))
         g = jnp.where(jnp.arange(len(plan.events)) == which, side * np.finfo(y.dtype).tiny, g)
-        return y, mode, g, _fresh(plan, theta, mode, a.t1, y)
+        return y, mode, g, _restarted(plan, theta, mode, a.t1, y)
 
     return a, fired, which, _once(fired, act, (a.y, a.mode, g, a.solver_state))
 

@@ -81,7 +81,8 @@ class Esdirk(diffrax.AbstractAdaptiveSolver):
         (k, _, failed), _ = lax.scan(stage, (none, none[0], jnp.asarray(False)), rows)
         y1 = y0 + number(self.tableau.b_sol) @ k
         error = jnp.where(failed, jnp.inf, number(self.tableau.b_error) @ k)
-        result = diffrax.RESULTS.where(failed, diffrax.RESULTS.nonlinear_divergence, diffrax.RESULTS.successful)
+        results: Any = diffrax.RESULTS
+        result = results.where(failed, results.nonlinear_divergence, results.successful)
         return y1, error, {"y0": y0, "y1": y1, "k": k}, None, result
 
 

@@ -164,11 +164,13 @@ def sensitivity(
         fn(tree)  # outside of jit, what fails says why in words
         raise
     numbers = [place.name + i for place in places for i in _entries(place.shape)]
-    named = [dict(zip(k, np.asarray(v).tolist(), strict=True)) for k, v in ((numbers, p), (responses, y))]
+    named = lambda names, values: dict(zip(names, np.asarray(values).tolist(), strict=True))
     depends = np.repeat(np.repeat(study.depends, _sizes(study.outs), 0), _sizes(places), 1)
     largest = None if differences is None else float(np.nanmax(differences, initial=0.0))
-    gradient = _gradient(study, picked, J)
-    found = Sensitivity(study.shaped(y), gradient, mode, *named, np.asarray(J), depends, differences, largest)
+    found = Sensitivity(
+        *(study.shaped(y), _gradient(study, picked, J), mode, named(numbers, p), named(responses, y)),
+        *(np.asarray(J), depends, differences, largest),
+    )
     return _finite(found) if throw else found
 
 

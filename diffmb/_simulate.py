@@ -67,14 +67,11 @@ def simulate(
     - `solver`: `mb.explicit()` by default, `mb.implicit()` for stiff systems, `mb.Auto()`, or a method of diffrax.
     - `controller`: `diffrax.PIDController(rtol=1e-8, atol=1e-8)` by default, or `mb.FixedStep(dt)`.
     - `project`: whether each step ends on the constraint manifold; `mb.Baumgarte(rate)` for feedback instead.
-    - `inputs`: loads at joints and inputs of connections by name: functions of t, `mb.Table`s, numbers, or arrays over
-        `ts`.
-    - `events`: `mb.Event`s and `mb.impact`s.
-    - `off`: names of constraints, drives and connections that are switched off at the start.
+    - `inputs`: loads at joints and inputs of connections by name: functions of t, `mb.Table`s, numbers, arrays over ts.
+    - `events`: `mb.Event`s and `mb.impact`s; `off`: names of what is switched off at the start.
     - `z`: states of connections at the start.
-    - `dense`: whether to keep every accepted step instead of the times `ts` alone (`traj.resample` then has the
-        accuracy of the steps).
-    - `adjoint`: how many steps are kept when a derivative is asked for.
+    - `dense`: whether to keep every accepted step instead of the times `ts` alone, for `traj.resample`.
+    - `adjoint`: `mb.StoredSteps`, how many steps are kept when a derivative is asked for.
     - `max_steps`, `max_events`: limits.
     - `throw`: whether a failure is an error; else look at `traj.result`, and at what there is.
     - `progress`: True for a live display, or a progress meter of diffrax.

@@ -72,7 +72,8 @@ EXPERIMENT_IMPORTS = {"diffmb", "jax", "numpy", "matplotlib"} | sys.stdlib_modul
 FILES = sorted(PACKAGE.rglob("*.py"))
 EXPERIMENTS = sorted((ROOT / "experiments").glob("*.py"))
 BENCHMARKS = sorted((ROOT / "experiments" / "benchmarks").glob("*.py"))
-BENCHMARK_IMPORTS = EXPERIMENT_IMPORTS | {"frax", "mujoco", "pinocchio"} | {path.stem for path in BENCHMARKS}
+PEERS = {"diffrax", "equinox", "exudyn", "frax", "mujoco", "pinocchio", "scipy"}
+BENCHMARK_IMPORTS = EXPERIMENT_IMPORTS | PEERS | {path.stem for path in BENCHMARKS}
 
 
 @cache

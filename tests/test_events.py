@@ -148,7 +148,7 @@ def test_a_drive_locks_and_lets_go():
     assert abs(bent[10] - bent[6]) > 0.1  # and then it opens
     energy = np.asarray(traj.kinetic_energy())
     close(energy[:3], np.full(3, energy[0]), 1e-8)
-    assert energy[4] < 0.99 * energy[0]
+    assert energy[4] < energy[0] - 1e-3
 
     def end(rate):
         start = mb.assemble(free, {"B": 0.7}, jnp.stack([rate, 2.0]))
