@@ -123,6 +123,7 @@ from ._simulate import simulate as simulate
 from ._solver import Auto as Auto
 from ._solver import Baumgarte as Baumgarte
 from ._solver import StoredSteps as StoredSteps
+from ._solver import Tolerance as Tolerance
 from ._solver import explicit as explicit
 from ._solver import implicit as implicit
 from ._trajectory import Statistics as Statistics

@@ -65,7 +65,7 @@ def simulate(
     - `state`: from `mb.assemble`, at the first time; or a pair (q, v), which is assembled first.
     - `ts`: increasing times, s; the first is the start. Steps end at each of them.
     - `solver`: `mb.explicit()` by default, `mb.implicit()` for stiff systems, `mb.Auto()`, or a method of diffrax.
-    - `controller`: `diffrax.PIDController(rtol=1e-8, atol=1e-8)` by default, or `mb.FixedStep(dt)`.
+    - `controller`: `mb.Tolerance(1e-8)` by default, `mb.FixedStep(dt)`, or a `diffrax.PIDController`.
     - `project`: whether each step ends on the constraint manifold; `mb.Baumgarte(rate)` for feedback instead.
     - `inputs`: loads at joints and inputs of connections by name: functions of t, `mb.Table`s, numbers, arrays over ts.
     - `events`: `mb.Event`s and `mb.impact`s; `off`: names of what is switched off at the start.

@@ -44,6 +44,13 @@ class StoredSteps(eqx.Module):
             raise MechanismError(f"StoredSteps({self.steps!r}); give a whole number of steps above zero")
 
 
+class Tolerance(eqx.Module):
+    """Adaptive steps whose error stays below `atol + rtol * |y|` in each; `atol` is `rtol` unless it is given."""
+
+    rtol: Any
+    atol: Any = None
+
+
 class Baumgarte(eqx.Module):
     """Feedback instead of projection: errors of constraints decay at `rate`, 1/s (critically damped).
 
@@ -92,15 +99,17 @@ def as_controller(controller: Any, dtype: Any) -> tuple[Any, tuple[Array, ...]]:
     eps = float(np.finfo(dtype).eps)
     number = lambda value: jnp.asarray(value, dtype)
     if controller is None:
-        tight = 1e-8 if eps < 1e-12 else 1e-4
-        controller = diffrax.PIDController(rtol=tight, atol=tight, pcoeff=0.2, icoeff=0.5)
+        controller = Tolerance(1e-8 if eps < 1e-12 else 1e-4)
+    if isinstance(controller, Tolerance):
+        atol = controller.rtol if controller.atol is None else controller.atol
+        controller = diffrax.PIDController(rtol=controller.rtol, atol=atol, pcoeff=0.2, icoeff=0.5)
     if isinstance(controller, FixedStep):
         if is_concrete(controller.dt) and not 0 < float(controller.dt) < np.inf:
             raise MechanismError(f"FixedStep({controller.dt}); a step is a finite time above zero, s")
         return None, (number(controller.dt),)
     if not isinstance(controller, diffrax.PIDController):
         raise MechanismError(
-            f"controller is {type(controller).__name__}; give mb.FixedStep(dt) or "
+            f"controller is {type(controller).__name__}; give mb.Tolerance(rtol), mb.FixedStep(dt) or "
             "diffrax.PIDController(rtol=..., atol=...)"
         )
     rtol = controller.rtol

@@ -123,7 +123,7 @@ def test_links_and_files_exist():
 
 def test_main_job_runs(tmp_path):
     config = (ROOT / "configs" / "01_double_pendulum.toml").read_text()
-    for key, value in {"t_end": 0.2, "steps": 40, "batch": 8}.items():
+    for key, value in {"t_end": 0.2, "frames": 21, "batch": 8}.items():
         config = re.sub(rf"^{key} = .*$", f"{key} = {value}", config, flags=re.MULTILINE)
     (tmp_path / "short.toml").write_text(config)
     script = ROOT / "experiments" / "01_double_pendulum.py"

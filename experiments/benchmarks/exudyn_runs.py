@@ -8,6 +8,7 @@ Only `SolveDynamic` is timed, without sensors and without files.
 """
 
 import contextlib
+import importlib.util
 import io
 import time
 import warnings
@@ -23,7 +24,7 @@ FIRST_STEPS = 500
 
 
 class Run(NamedTuple):
-    """What one accuracy costs: steps, their length, seconds, end error; `guessed` if it was not run but extrapolated."""
+    """What one accuracy costs: steps, their length, seconds, end error; `guessed` if extrapolated."""
 
     method: str
     steps: int
@@ -161,6 +162,8 @@ def search(p: Problem, reference: np.ndarray, accuracy: float, budget: float) ->
 
     Beyond `budget` seconds in all the rest is extrapolated: seconds with the steps, the error with their square.
     """
+    if not importlib.util.find_spec("exudyn"):
+        return None
     motion = mb.kinematics(p.model, p.q, p.rate * p.direction)
     steps, spent, last = FIRST_STEPS, 0.0, None
     while True:

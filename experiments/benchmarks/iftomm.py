@@ -89,7 +89,7 @@ def four_bars(count: int) -> Problem:
     upright = {j.name: np.pi / 2 if j.parent.body == "world" else -np.pi / 2 for j in mech.joints if not j.cut}
     return _problem(f"{count} four-bar{'s' * (count > 1)}", "four-bars", mech, upright, "j0", rate=-1.0, end=10.0,
                     point=mb.Marker("b0", (1.0, 0.0, 0.0)), arm=1.0, spread=0.05, minimal=minimal,
-                    batch=1024 if count < 40 else 128)  # fmt: skip
+                    batch=1024 if count < 40 else 64)  # fmt: skip
 
 
 def bricard() -> Problem:
@@ -145,8 +145,8 @@ def stiff() -> Problem:
     start = {"A": 0.4, "B": -0.5, "D": 0.67, "E": 0.2}
     model = mb.compile(mech)
     state = mb.assemble(model, {"A": 0.4, "E": 0.2}, {"A": 1.0, "E": 0.0}, guess=start)
-    return Problem("stiff mount", "stiff", mech, model, state.q, state.v, 10.0, 2.0, mb.Marker("crank", (0.2, 0.0, 0.0)),
-                   0.2, 0.05, stiff=True)  # fmt: skip
+    return Problem("stiff mount", "stiff", mech, model, state.q, state.v, rate=10.0, end=2.0,
+                   point=mb.Marker("crank", (0.2, 0.0, 0.0)), arm=0.2, spread=0.05, batch=256, stiff=True)  # fmt: skip
 
 
 PROBLEMS: dict[str, Callable[[], Problem]] = {

@@ -67,18 +67,20 @@ def _exudyn(row: dict[str, Any]) -> list[tuple[str, str]]:
 def _own(row: dict[str, Any]) -> list[tuple[str, str]]:
     if "method" not in row:
         return [("diffmb", "does not get there")]
-    check = row["gradient_check"]
+    check, many = row["gradient_check"], row["batch"]
     cells = [
         ("diffmb", f"{row['method']}, {row['rtol']:g}"),
         ("  steps (rejected)", f"{row['steps']} ({row['rejected']})"),
         ("  end error", f"{row['error']:.1e}"),
         ("  one run", _seconds(row["forward_seconds"])),
+        ("    per attempt", _seconds(row["forward_seconds"] / (row["steps"] + row["rejected"]))),
         ("  its gradient", _seconds(row["gradient_seconds"])),
         ("  gradient / run", _judged(row, "gradient_ratio", row["gradient_ratio"], ".2f")),
         ("  gradient, by differences", "-" if check is None else f"{check:.0e}"),
         ("  per run in a batch", _seconds(row["batch_seconds"])),
-        ("    batch (failed members)", f"{row['batch']} ({row['batch_failed']})"),
-        ("    most attempts", f"{row['batch_attempts']}"),
+        ("    method", f"{many['method']}"),
+        ("    members (given up)", f"{many['batch']} ({many['failed']})"),
+        ("    attempts: median, most", f"{many['usual_attempts']}, {many['attempts']}"),
         ("    gradient / run", _judged(row, "batch_gradient_ratio", row["batch_gradient_ratio"], ".2f")),
         ("  cold run, s", _judged(row, "forward_cold", row["forward_cold"], ".2f")),
         ("    of it tracing", f"{row['forward_trace']:.2f}"),
@@ -86,7 +88,8 @@ def _own(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("    of it tracing", f"{row['gradient_trace']:.2f}"),
     ]
     sizes = row["gradient_bytes"]
-    return [*cells, *((f"  scratch, {n} stored steps", _bytes(sizes[n]) if n in sizes else "-") for n in (256, 1024, 4096))]
+    memory = [(f"  scratch, {n} stored steps", _bytes(sizes[n]) if n in sizes else "-") for n in (256, 1024, 4096)]
+    return [*cells, *memory]
 
 
 def _cells(row: dict[str, Any]) -> list[tuple[str, str]]:
@@ -102,5 +105,12 @@ def table(rows: list[dict[str, Any]]) -> str:
     for k, (title, _) in enumerate(longest):
         values = [column[k][1] if len(column) == len(longest) else dict(column).get(title, "") for column in columns]
         lines.append(f"{title:32}" + "".join(f"{value:>22}" for value in values))
-    lines += [f"{row['name']}: did not arrive with {', '.join(row['failed'])}" for row in rows if row["failed"]]
+    lines += [f"{row['name']}: no success with {', '.join(row['failed'])}" for row in rows if row["failed"]]
+    for row in rows:
+        for many in row.get("batches", ()):
+            if many["failed"]:
+                given_up = f"{many['failed']} of {many['batch']} given up after {many['attempts']} attempts"
+                lines.append(f"{row['name']}: batch with {many['method']}: {given_up}, median {many['usual_attempts']}")
+        if row.get("batch", {}).get("lost_in_gradient"):
+            lines.append(f"{row['name']}: {row['batch']['lost_in_gradient']} gradients of the batch did not arrive")
     return "\n".join(lines)
