@@ -53,6 +53,12 @@ class Motion(eqx.Module):
         body = Motion(pose, twist, acceleration, ())
         return body if isinstance(frame, str) else body.at(marker.pose)
 
+    @property
+    def angle(self) -> Array:
+        """How far the frame's x axis is turned about the world's z axis, rad, from -pi to pi; for planar mechanisms."""
+        R = self.pose.rotation
+        return jnp.arctan2(R[..., 1, 0], R[..., 0, 0])
+
     def at(self, offset: Pose) -> "Motion":
         """The motion of a frame fixed to this one."""
         arm = self.pose.rotate(offset.translation)

@@ -320,8 +320,10 @@ def saved_rows(ts: Array, found: Found, steps: Steps | None) -> Rows:
     reached are nan."""
     if steps is not None:
         return Rows(*_all_steps(found, steps), found.counts.accepted + 1)
-    late = (jnp.arange(ts.shape[0]) >= found.reached) & (found.result == RESULTS.event)
+    missing = jnp.arange(ts.shape[0]) >= found.reached
+    late = missing & (found.result == RESULTS.event)
     ys = jnp.where(late[:, None], found.ys[-1], found.ys[:-1])
+    ys = ys * jnp.where(missing & ~late, jnp.nan, 1.0)[:, None]  # so that their derivative is nan too, and not zero
     on = found.modes.on
     on = None if on is None else jnp.where(late[:, None], on[-1], on[:-1])
     stopped = (found.result == RESULTS.event).astype(int)

@@ -218,9 +218,14 @@ def test_step_limit_keeps_what_there_is(tree):
         mb.simulate(model, state, [0.0, 100.0], max_steps=20, controller=mb.FixedStep(0.01))
     traj = mb.simulate(model, state, np.linspace(0, 1, 101), max_steps=20, throw=False, controller=mb.FixedStep(0.01))
     assert traj.result == mb.RESULTS.max_steps and traj.q.shape == (21, 2)
-    stored = mb.StoredSteps(5)
-    slope = jax.grad(lambda t: mb.simulate(model, state, jnp.stack([0.0 * t, t]), adjoint=stored, throw=False).q[-1, 0])
-    assert not np.isfinite(slope(10.0)) or mb.simulate(model, state, [0.0, 10.0]).stats.steps > 5
+
+    def end(rate, throw):
+        start = mb.assemble(model, {"A": 0.3}, {"A": rate})
+        return mb.simulate(model, start, [0.0, 1.0], adjoint=mb.StoredSteps(5), throw=throw).q[-1, 0]
+
+    assert np.isnan(jax.grad(end)(0.5, False))  # more steps than are kept: no derivative, and not a zero one
+    with pytest.raises(Exception, match="a simulation fails"):
+        jax.grad(end)(0.5, True)
 
 
 def test_a_drive_that_cannot_be_followed():
