@@ -52,7 +52,7 @@ def record(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any) -> tuple[Fou
 def _solve_rule(plan, primals, tangents):
     found, steps = record(plan, *primals)
     moving, still, join = _moving(primals[:2], tangents[:2])
-    fixed = (still, steps, found.counts.accepted)
+    fixed = (still, steps, found.counts.accepted, found.reached)
     forward = partial(_tangents, plan, join, False)
     backward = partial(_cotangents, plan, join, False)
     outputs = linear(forward, backward, fixed, moving, _outputs(found))
@@ -63,7 +63,7 @@ def _solve_rule(plan, primals, tangents):
 def _record_rule(plan, primals, tangents):
     found, steps = record(plan, *primals)
     moving, still, join = _moving(primals[:2], tangents[:2])
-    fixed = (still, steps, found.counts.accepted)
+    fixed = (still, steps, found.counts.accepted, found.reached)
     forward = partial(_tangents, plan, join, True)
     backward = partial(_cotangents, plan, join, True)
     outputs, dsteps = linear(forward, backward, fixed, moving, (_outputs(found), _kept(steps)))
@@ -175,7 +175,7 @@ def _at(plan: Plan, steps: Steps, n: Array) -> tuple[Steps, Any]:
 
 def _tangents(plan: Plan, join: Any, whole: bool, fixed: Any, moving: Any) -> Any:
     """The change of states and event times; with `whole` also that of every step."""
-    numbers, steps, count = fixed
+    numbers, steps, count, _ = fixed
     (moved, dy0), like = moving, steps.y0[0]
     last = eqxi.unvmap_max(count)
     shapes = plan.outputs + 1, plan.max_events
@@ -204,7 +204,7 @@ def _tangents(plan: Plan, join: Any, whole: bool, fixed: Any, moving: Any) -> An
 
 def _cotangents(plan: Plan, join: Any, whole: bool, fixed: Any, wanted: Any) -> Any:
     """The transpose of `_tangents`."""
-    numbers, steps, count = fixed
+    numbers, steps, count, reached = fixed
     (ys_bar, ts_bar), kept = wanted if whole else (wanted, None)
     like = [jnp.zeros_like(x) for x in numbers[1]]
     still = jnp.zeros_like(ys_bar[0])
@@ -229,4 +229,6 @@ def _cotangents(plan: Plan, join: Any, whole: bool, fixed: Any, wanted: Any) -> 
 
     first = (eqxi.unvmap_max(count) - 1, events.sum(), still, like)
     _, _, ybar, mbar = lax.while_loop(lambda carry: carry[0] >= 0, turn, first)
-    return mbar, ybar + ys_bar[0]
+    missing = jnp.arange(plan.outputs + 1)[:, None] >= jnp.where(reached < plan.outputs, reached, plan.outputs + 1)
+    poison = 0.0 * jnp.where(missing, ys_bar, 0.0).sum()  # nan if a row that was not reached is asked for
+    return jax.tree.map(lambda a: a + poison, (mbar, ybar + ys_bar[0]))

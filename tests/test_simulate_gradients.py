@@ -1,7 +1,7 @@
 """Derivatives of simulations: forward = reverse = differences, for every kind of mechanism and of number.
 
 The rows of the matrix are mechanisms, its columns the numbers that move; each is one function of a vector through
-compile, assemble and simulate, and one jitted value, jvp and vjp.
+compile, assemble and simulate, and one jitted jvp and vjp. Second order is in `test_reference_motion.py`.
 """
 
 import diffrax
@@ -150,23 +150,6 @@ def test_forward_reverse_and_differences_agree(functions, name):
         step = 1e-3 * max(abs(float(at[k])), 0.1)
         close(column, central_difference(value, at, jnp.asarray(unit), step), 1e-6)
         assert abs(float(w @ column - back[k])) <= 1e-9 * max(1.0, float(jnp.abs(w) @ jnp.abs(column)))
-
-
-def test_hessian_of_a_loop():
-    """Forward over reverse through compile, assemble and simulate, against differences of the gradient."""
-
-    def response(x):
-        length, mass = x
-        plain = four_bar(l2=length)
-        mech = mb.Mechanism([*plain.bodies[:2], mb.rod("rocker", 0.25, mass=mass)], plain.joints, gravity=plain.gravity)
-        return run(mech, {"A": 0.5}, {"A": 3.0}, [0.0, 0.2], adjoint=mb.StoredSteps(256)).q[-1, 2]
-
-    at = jnp.array([0.3, 0.4])
-    H = jax.jit(jax.hessian(response))(at)
-    close(H, H.T, 1e-6)
-    slope = jax.jit(jax.grad(response))
-    rows = [central_difference(slope, at, jnp.asarray(unit), 1e-4) for unit in np.eye(2)]
-    close(H, np.stack(rows), 1e-5)
 
 
 def test_inputs_have_derivatives():
