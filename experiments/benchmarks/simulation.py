@@ -151,7 +151,7 @@ def reference_of(p: Problem) -> np.ndarray:
 
 
 def gradient_check(p: Problem, choices: list[Choice], slope: float) -> float | None:
-    """Relative difference to a central difference of runs with a tighter tolerance, by the first method that arrives."""
+    """Relative difference to a central difference of runs with a tighter tolerance, by the first method to arrive."""
     width, weights = 1e-4 * max(1.0, abs(p.rate)), np.cos(1.0 + np.arange(p.model.nq))
     for c in choices:
         runs = [c.forward.call(p.model, p.rate + side * width, max(1e-2 * c.rtol, 1e-12)) for side in (-1.0, 1.0)]
@@ -174,7 +174,8 @@ def single(p: Problem, choices: list[Choice], quick: bool, rounds: int) -> dict[
     slopes, fine = gradient.call(*arguments)
     return {
         "method": best.name, "rtol": best.rtol, "steps": best.steps, "rejected": best.rejected, "error": best.error,
-        "forward_seconds": min(times["forward"], best.seconds), "gradient_seconds": times["gradient"], "stored_steps": fits,
+        "forward_seconds": min(times["forward"], best.seconds), "gradient_seconds": times["gradient"],
+        "stored_steps": fits,
         "gradient_ratio": times["gradient"] / times["forward"] if bool(fine) else None,
         "gradient_check": gradient_check(p, choices, float(slopes[0])),
         "forward_cold": best.forward.seconds, "forward_trace": best.forward.trace,
