@@ -14,6 +14,11 @@ from ._connections._abstract import AbstractConnection as AbstractConnection
 from ._connections._abstract import AbstractJointConnection as AbstractJointConnection
 from ._connections._abstract import AbstractLoad as AbstractLoad
 from ._connections._abstract import AbstractSpan as AbstractSpan
+from ._connections._composite import Composite as Composite
+from ._connections._composite import Node as Node
+from ._connections._film import CamTraction as CamTraction
+from ._connections._film import JournalBearing as JournalBearing
+from ._connections._film import Lubrication as Lubrication
 from ._connections._spring import SpringDamper as SpringDamper
 from ._connections._user import Connection as Connection
 from ._connections._user import JointConnection as JointConnection
@@ -22,6 +27,7 @@ from ._constraints._abstract import AbstractConstraint as AbstractConstraint
 from ._constraints._abstract import AbstractCoupling as AbstractCoupling
 from ._constraints._cam import CamContact as CamContact
 from ._constraints._cam import RollingOnProfile as RollingOnProfile
+from ._constraints._chain import Chain as Chain
 from ._constraints._coupling import Coupling as Coupling
 from ._constraints._coupling import LinearCoupling as LinearCoupling
 from ._constraints._coupling import gear as gear

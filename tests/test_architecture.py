@@ -19,6 +19,7 @@ ORDER = (
     "_errors",
     "_names",
     "_types",
+    "_roots",
     "_spatial",
     "_bodies",
     "_joints",
