@@ -132,6 +132,8 @@ from ._trajectory import Statistics as Statistics
 from ._trajectory import Trajectory as Trajectory
 
 # SMALL MOTIONS: equilibrium and linearisation
+from ._equilibrium import Equilibrium as Equilibrium
+from ._equilibrium import equilibrium as equilibrium
 from ._independent import Independent as Independent
 from ._linearise import Linearisation as Linearisation
 from ._linearise import linearise as linearise

@@ -64,6 +64,7 @@ ORDER = (
     "_fixed_rank",
     "_independent",
     "_linearise",
+    "_balance",
     "_equilibrium",
     "_sensitivity",
     "_batches",
