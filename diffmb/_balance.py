@@ -4,15 +4,19 @@ Steps are y = D d, D the roots of the inertias; rows of constraint are divided b
 and a held coordinate is one more row. lam are the multipliers of these rows.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.extend.core import Var
 
+from ._closing import MarkerGroup
 from ._closure import constraint_bias, constraint_rate, constraint_residual
+from ._constraints._rolling import RollingDisc, RollingSphere, Skate
 from ._dynamics import inverse_dynamics
 from ._fixed_rank import pinv, row_tolerance
 from ._independent import held_rows
@@ -20,6 +24,7 @@ from ._kinematics import difference, retract
 from ._mobility import row_scales
 from ._model import Model
 from ._motion import connection_motion
+from ._spatial._pose import Pose
 
 
 class Case(eqx.Module):
@@ -34,6 +39,7 @@ class Case(eqx.Module):
     held: Array
     held_q: Array
     D: Array
+    still: bool = eqx.field(static=True)  # no row asks for speed
 
 
 class Rows(NamedTuple):
@@ -51,21 +57,50 @@ class System(NamedTuple):
     A: Array
     r: Array
     loads: Array  # P F in y
-    across: Array  # G_h+ phi
     P: Array
     s: Array
     K: Array  # with zdot = 0
     slopes: Array  # of (F, zdot) in (y, z)
     lam: Array
-    phi: Array
     zd: Array
+    factor: Array
+    first_plus: Array  # G_h+
+
+
+def at_rest(model: Model) -> bool:
+    """Whether no row can ask for speed: none depends on time, through the joints or itself, or prescribes a rate."""
+    if model.nc == 0:
+        return True
+    one = lambda kind: jax.tree.map(lambda a: jnp.zeros(a.shape[1:], a.dtype), kind)
+    frame = jnp.eye(3, dtype=model.mass.dtype)
+    for group in model.closing:
+        kind = group.kind
+        if kind.na or (kind.nn and not isinstance(kind, RollingDisc | RollingSphere | Skate)):
+            return False
+        x = Pose(frame, frame[0]) if isinstance(group, MarkerGroup) else jnp.zeros(len(group.speeds[0]), frame.dtype)
+        if kind.nh and _depends_on_time(lambda t, kind, x: one(kind).phi(t, x), kind, x):
+            return False
+    return not any(
+        _depends_on_time(lambda t, kind: one(kind).pose(jnp.zeros(kind.nq, frame.dtype), t), group.kind)
+        for group in model.groups
+    )
+
+
+def _depends_on_time(fun: Callable[..., Any], *args: Any) -> bool:
+    """Whether any result of fun(t, *args) is computed from t."""
+    program = jax.make_jaxpr(fun)(jnp.zeros(()), *args).jaxpr
+    touched = {program.invars[0]}
+    for step in program.eqns:
+        if any(isinstance(v, Var) and v in touched for v in step.invars):
+            touched.update(step.outvars)
+    return any(isinstance(v, Var) and v in touched for v in program.outvars)
 
 
 def motion_of_drives(case: Case, q: Array) -> tuple[Array, Array]:
     """(v, vd): the smallest speeds and rates of speeds that the rows ask for."""
     model = case.model
     still = jnp.zeros(model.nv, q.dtype)
-    if model.nc == 0:
+    if case.still:
         return still, still
     G, factor = held_rows(model, q, case.t, case.on)
     factor = factor if case.on is None else factor * case.on[model.row_switch]
@@ -114,25 +149,24 @@ def system(case: Case, q: Array, z: Array) -> System:
     here = rows(case, q)
     plus, first_plus = pinv(here.every, small), pinv(here.first, small)
     P, across = one - plus @ here.every, one - first_plus @ here.first
-    F, zd, _ = forces(case, q, z)
+    still, units = (jnp.zeros(nv, q.dtype), jnp.zeros(model.nz, q.dtype)), jnp.eye(nv + model.nz, dtype=q.dtype)
+    step = lambda y: retract(model, q, y / case.D)
+    (F, zd, _), push = jax.linearize(lambda y, e: forces(case, step(y), z + e), *still)
     lam = -plus.T @ (F / case.D)
+    _, turn = jax.linearize(lambda y: rows(case, step(y), here.factor).every.T @ lam, still[0])
 
-    def loads(y, e):
-        near = retract(model, q, y / case.D)
-        F, zd, _ = forces(case, near, z + e)
-        return jnp.concatenate([F / case.D + rows(case, near, here.factor).every.T @ lam, zd])
+    def along(y, e):
+        dF, dzd, _ = push(y, e)
+        return jnp.concatenate([dF / case.D + turn(y), dzd])
 
-    still = jnp.zeros(nv, q.dtype), jnp.zeros(model.nz, q.dtype)
-    units = jnp.eye(nv + model.nz, dtype=q.dtype)
-    slopes = jax.vmap(lambda y, e: jax.jvp(loads, still, (y, e))[1], 1, 1)(units[:nv], units[nv:])
+    slopes = jax.vmap(along, 1, 1)(units[:nv], units[nv:])
     K, B, Zq, Zz = slopes[:nv, :nv], slopes[:nv, nv:], slopes[nv:, :nv], slopes[nv:, nv:]
-    largest = jnp.abs(P @ K).max()
+    largest = jnp.abs(K).max()
     s = jnp.where(largest > 0, largest, 1.0)
     A = jnp.concatenate([jnp.concatenate([P @ K + s * (one - across), P @ B], 1), slopes[nv:]])
-    out = first_plus @ here.phi
-    r = jnp.concatenate([P @ (F / case.D) + s * out, zd])
+    r = jnp.concatenate([P @ (F / case.D) + s * (first_plus @ here.phi), zd])
     relaxed = K - B @ pinv(Zz, 1e3 * np.finfo(q.dtype).eps) @ Zq
-    return System(A, r, P @ (F / case.D), out, P, s, relaxed, slopes, lam, here.phi, zd)
+    return System(A, r, P @ (F / case.D), P, s, relaxed, slopes, lam, zd, here.factor, first_plus)
 
 
 def step_of(A: Array, r: Array, nv: int) -> Array:

@@ -28,7 +28,7 @@ import numpy as np
 from jax import Array, lax
 
 from ._assembly import State, close, describe_worst, tolerance
-from ._balance import Case, System, forces, motion_of_drives, put_right, rows, step_of, system
+from ._balance import Case, System, at_rest, forces, motion_of_drives, put_right, rows, step_of, system
 from ._checks import as_switches, as_time, check_coordinates, check_states
 from ._closure import constraint_residual
 from ._constrained import Dynamics
@@ -147,7 +147,7 @@ def _case(model: Model, guess, hold, t, z, inputs, off) -> tuple[Case, Array, Ar
     inertia = lax.stop_gradient(jnp.diag(mass_matrix(model, q, t)))
     D = jnp.sqrt(jnp.maximum(inertia, 1e-6 * inertia.mean()))
     numbers = (q, jnp.asarray(held, q.dtype), jnp.asarray(held_q, q.dtype), D)
-    return Case(model, t, tau, u, as_switches(model, off, q), *numbers), q, check_states(model, z, q)
+    return Case(model, t, tau, u, as_switches(model, off, q), *numbers, at_rest(model)), q, check_states(model, z, q)
 
 
 class _Seen(eqx.Module):
@@ -200,12 +200,10 @@ def _find(stable: bool, case: Case, q0: Array, z0: Array):
         seen = _seen(case, here, values)
         y, e = _direction(stable, case, here, values, shapes)
         size = jnp.maximum(_largest(y / case.D), _largest(e) / (1.0 + _largest(z)))
-        near, states = _along(stable, case, here, q, z, y, e, size <= small)
-        weak = shapes[:, 0] / case.D
         leave = stable & (size <= small) & (seen.low < 0) & (escapes < _ESCAPES)
-        kicked = put_right(case, retract(case.model, q, weak * (_KICK / _largest(weak))))[0]
-        quiet = jnp.where((size <= small) & ~leave, quiet + 1, 0)
-        return jnp.where(leave, kicked, near), states, count + 1, quiet, escapes + leave, seen
+        kick = shapes[:, 0] * (_KICK / _largest(shapes[:, 0] / case.D))
+        q, z = _along(stable, case, here, q, z, jnp.where(leave, kick, y), e, size <= small)
+        return q, z, count + 1, jnp.where((size <= small) & ~leave, quiet + 1, 0), escapes + leave, seen
 
     def goes_on(carry):
         q, z, count, quiet, _, _ = carry
@@ -278,20 +276,20 @@ def _find_rule(stable, primals, tangents):
     case, q0, z0 = primals
     (q, z), stats = _find(stable, case, q0, z0)
     here = system(case, q, z)
-    nv, factor = case.model.nv, rows(case, q).factor
+    nv = case.model.nv
 
     def equations(case):
         F, zd, _ = forces(case, q, z)
-        now = rows(case, q, factor)
+        now = rows(case, q, here.factor)
         return F / case.D + now.every.T @ here.lam, now.phi, zd
 
     dF, dphi, dzd = jax.jvp(equations, (case,), (tangents[0],))[1]
-    first_plus = pinv(rows(case, q).first, row_tolerance(q.dtype))
-    change = jnp.concatenate([here.P @ dF + here.s * (first_plus @ dphi), dzd])
+    change = jnp.concatenate([here.P @ dF + here.s * (here.first_plus @ dphi), dzd])
     step = step_of(here.A, change, nv)
     turn = lambda d: qdot(case.model, q, d)
     dq = jax.jvp(turn, (jnp.zeros(nv, q.dtype),), (step[:nv] / case.D,))[1]
-    zeros = jax.tree.map(lambda x: np.zeros(x.shape, jax.dtypes.float0) if not eqx.is_inexact_array(x) else jnp.zeros_like(x), stats)
+    whole = lambda x: not jnp.issubdtype(x.dtype, jnp.inexact)
+    zeros = jax.tree.map(lambda x: np.zeros(x.shape, jax.dtypes.float0) if whole(x) else jnp.zeros_like(x), stats)
     return ((q, z), stats), ((dq, step[nv:]), zeros)
 
 

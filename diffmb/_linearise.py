@@ -232,8 +232,8 @@ def _linearise(model: Model, q, v, z, t, tau, u, on, chosen: Independent) -> tup
     still = tuple(jnp.zeros(n, q.dtype) for n in (model.nv, model.nv, model.nz, model.nv, model.nu))
     x, s, e, more_tau, more_u = jnp.split(jnp.eye(sum(sizes), dtype=q.dtype), np.cumsum(sizes)[:-1])
     directions = (b.N @ x, b.S @ s + b.Y @ x, e, more_tau, more_u)
-    slopes = jax.vmap(lambda *along: jnp.concatenate(jax.jvp(rates, still, along)[1]), 1, 1)(*directions)
-    _, vd, zd = rates(*still)
+    (_, vd, zd), push = jax.linearize(rates, *still)
+    slopes = jax.vmap(lambda *along: jnp.concatenate(push(*along)), 1, 1)(*directions)
     n, np_, ns = sum(sizes[:3]), *sizes[:2]
     A, B = slopes[:, :n], slopes[:, n:]
     M = b.S.T @ mass_matrix(model, q, t) @ b.S
