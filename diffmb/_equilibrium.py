@@ -4,7 +4,7 @@
     G v = nu             G vd = gamma                   v, vd: the smallest that drives ask for
 
 so that v = vd = 0 if nothing is driven to move; if something is, (1) is equilibrium relative to it (a governor). With
-P, P_h the projectors on the motions that all rows, and those of position level, allow, Newton's step (d, e) in (q, z) is
+P, P_h the projectors on the motions that all rows, and those of position level, allow, Newton's step in (q, z) is
 
     [ P K + s (1 - P_h)   P B ] [ d ]     [ P F + s G_h+ phi ]       K = dF/dq + d(G^T lam)/dq, lam fixed
     [       Z_q           Z_z ] [ e ] = - [       zdot       ]       B = dF/dz                                     (2)
@@ -116,10 +116,10 @@ def equilibrium(
     stays where the guess has it, and does not follow anything.
     """
     case, q, z = _case(model, guess, hold, t, z, inputs, off)
-    found = _equilibrium(stable, case, q, z)
+    *found, vd, lam = _equilibrium(stable, case, q, z)
     elements = [(name, part.start, part.stop) for name, part in model.elements.items()]
     elements += [(name, model.nc + model.speeds(name).start, model.nc + model.speeds(name).stop) for name in hold or ()]
-    eq = Equilibrium(*found[:-2], Dynamics(*found[-2:], tuple(elements)))
+    eq = Equilibrium(*found, reactions=Dynamics(vd, lam, tuple(elements)))
     if not throw:
         return eq
     if is_concrete(eq.ok):
@@ -151,8 +151,8 @@ def _case(model: Model, guess, hold, t, z, inputs, off) -> tuple[Case, Array, Ar
 
 
 class _Seen(eqx.Module):
-    """What the last look at (2) showed: the lowest stiffness if it is negative, else 0; indifferent motions; the largest
-    load that a step of one would make, and the same for zdot."""
+    """What the last look at (2) showed: the lowest stiffness if it is negative, else 0; indifferent motions; the
+    largest load that a step of one would make, and the same for zdot."""
 
     low: Array
     indifferent: Array
@@ -300,7 +300,7 @@ def _failure(case: Case, eq: Equilibrium) -> str:
     """What is not balanced, and what to do."""
     model, q, z = case.model, eq.q, eq.z
     if not bool(jnp.isfinite(q).all() & jnp.isfinite(z).all()):
-        return "no equilibrium is found: a load, drive or zdot gives numbers that are not finite on the way; guess better"
+        return "no equilibrium is found: a load, drive or zdot is not finite on the way; give a better guess"
     if float(eq.closure) > tolerance(q.dtype):
         gaps = np.abs(np.asarray(constraint_residual(model, q, case.t)))
         names = [n for n, level in zip(model.row_names, model.levels, strict=True) if level == 0]
@@ -315,8 +315,8 @@ def _failure(case: Case, eq: Equilibrium) -> str:
         along = shapes[:, free] @ push / np.asarray(case.D)
         worst = int(np.argmax(np.abs(along)))
         return (
-            f"there is no equilibrium: nothing holds {names[worst]!r}, which is free to go (it is indifferent), against a "
-            f"load of {abs(loads[worst]):.3g} N or N m; add a spring, a constraint or a drive, or hold={{...}} its joint"
+            f"there is no equilibrium: nothing holds {names[worst]!r}, which is free to go (it is indifferent), "
+            f"against a load of {abs(loads[worst]):.3g} N or N m; add a spring, a constraint or a drive, or hold= it"
         )
     worst = int(np.argmax(np.abs(loads)))
     text = f"no equilibrium is found in {int(eq.iterations)} steps: a load of {abs(loads[worst]):.3g} N or N m at "
@@ -325,5 +325,5 @@ def _failure(case: Case, eq: Equilibrium) -> str:
     for name in model.connection_names:
         part = zd[model.states(name)]
         if part.size and part.max() > 1e-6 * (1.0 + np.abs(np.asarray(z)).max()):
-            return f"{text}, and the states of {name!r} do not come to rest (zdot = {part.max():.3g}); give a better guess"
+            return f"{text}, and the states of {name!r} do not come to rest (zdot = {part.max():.3g}); guess better"
     return f"{text}; give a better guess, or stable=False for an equilibrium that is not stable"

@@ -96,13 +96,11 @@ def as_independent(model: Model, wanted: Any, q: Array, t: Array, on: Array | No
     if lost:
         free = model.nv - len(first)
         raise MechanismError(
-            f"{lost[0]!r} cannot be independent here: the others asked for, or the constraints alone, say how it moves; "
-            f"there are {free} independent positions"
+            f"{lost[0]!r} cannot be independent here: the others asked for, or the constraints alone, say how it "
+            f"moves; there are {free} independent positions"
         )
     order = [*asked, *(k for k in rest if k not in asked)]
-    return Independent(
-        tuple(everything[k] for k in order), tuple(everything[k] for k in order if k not in every)
-    )
+    return Independent(tuple(everything[k] for k in order), tuple(everything[k] for k in order if k not in every))
 
 
 def _pivots(G: np.ndarray, stages: list[list[int]]) -> list[int]:
@@ -142,7 +140,7 @@ def basis(model: Model, q: Array, v: Array, t: Array, on: Array | None, chosen: 
     if not len(used):
         return Basis(N, S, jnp.zeros_like(N))
     factor = scale[used] if on is None else (scale * on[model.row_switch])[used]
-    turn = lambda d: jax.jvp(lambda d: constraint_rate(model, retract(model, q, d), v, t), (jnp.zeros_like(v),), (d,))[1]
+    _, turn = jax.linearize(lambda d: constraint_rate(model, retract(model, q, d), v, t), jnp.zeros_like(v))
     change = jax.vmap(turn, 1, 1)(N) * factor[:, None]
     dependent = np.setdiff1d(np.arange(model.nv), speeds)
     particular = -pinv(Gv[:, dependent], row_tolerance(q.dtype)) @ change

@@ -13,7 +13,7 @@ with the constraints in (d, w) as in `_independent.py`. In the independent posit
 Along a motion A belongs to that instant; if the motion is steady it is constant, and its eigenvalues decide stability.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -92,10 +92,12 @@ class Linearisation(eqx.Module):
         return eigen(self.A)[2]
 
     def essential(self) -> "Linearisation":
-        """Without the positions that influence nothing but each other's sort: where a bicycle is, how far a wheel has
-        turned. What is left out has eigenvalues 0, and those of the rest are better conditioned without it."""
+        """Without positions that influence nothing that is left: where a bicycle is, how far a wheel has turned.
+
+        What is left out has eigenvalues 0, and those of the rest are better conditioned without it.
+        """
         A = np.asarray(jax.lax.stop_gradient(self.A))
-        np_, ns = len(self.independent.positions), len(self.independent.speeds)
+        np_ = len(self.independent.positions)
         quiet = 1e-10 * np.abs(A).max(0, initial=0.0).max(initial=0.0)
         kept = list(range(len(A)))
         while True:
@@ -105,7 +107,6 @@ class Linearisation(eqx.Module):
             kept = [k for k in kept if k not in loose]
         keep, places = np.array(kept, int), [k for k in kept if k < np_]
         chosen = Independent(tuple(self.independent.positions[k] for k in places), self.independent.speeds)
-        assert len(kept) - len(places) >= ns
         return Linearisation(
             self.A[jnp.ix_(keep, keep)],
             self.B[keep],
@@ -128,7 +129,8 @@ class Linearisation(eqx.Module):
             shapes = np.asarray(self.modes)
         except Exception:  # being traced
             return f"Linearisation({sizes})"
-        lines = [f"Linearisation: {len(w)} states: {sizes}, {len(w) - sum(map(len, self.K.shape and _two(self)))} others"]
+        others = len(w) - len(self.independent.positions) - len(self.independent.speeds)
+        lines = [f"Linearisation: {len(w)} states: {sizes}, {others} of connections"]
         lines += ["    eigenvalue, 1/s            Hz  damping   moves"]
         for k in range(len(w)):
             if w[k].imag < 0:
@@ -138,10 +140,6 @@ class Linearisation(eqx.Module):
             value = f"{w[k].real:+.5g}" + (f" +- {w[k].imag:.5g}i" if w[k].imag else "")
             lines.append(f"  {value:<24} {f[k]:>9.4g} {ratio[k]:>8.3g}   {', '.join(parts) or 'states only'}")
         return "\n".join(lines)
-
-
-def _two(lin: Linearisation) -> tuple:
-    return lin.independent.positions, lin.independent.speeds
 
 
 def _size(w: Array) -> Array:
@@ -187,16 +185,22 @@ def linearise(
     tau, u = as_inputs(model, inputs, q[:0])(t)
     on = as_switches(model, off, q)
     chosen = as_independent(model, independent, q, t, on)
-    found = _linearise(model, q, v, z, t, tau, u, on, chosen)
+    found: Any = _linearise(model, q, v, z, t, tau, u, on, chosen)
     every = speed_names(model)
-    numbered = lambda name, part: [f"{name}[{k}]" if part.stop - part.start > 1 else name for k in range(part.stop - part.start)]
-    inner, outer = (
-        [own for name in model.connection_names for own in numbered(name, of(name))] for of in (model.states, model.input)
-    )
+    inner, outer = (_numbered(model, of) for of in (model.states, model.input))
     label = lambda names: tuple(every[k] for k in places_of(model, names))
     chosen = Independent(label(chosen.positions), label(chosen.speeds))
     states = (*chosen.positions, *(f"{name}'" for name in chosen.speeds), *inner)
     return Linearisation(*found, chosen, states, (*every, *outer), every)
+
+
+def _numbered(model: Model, of: Callable[[str], slice]) -> list[str]:
+    """Names of the states or inputs of all connections."""
+    found = []
+    for name in model.connection_names:
+        size = of(name).stop - of(name).start
+        found += [f"{name}[{k}]" if size > 1 else name for k in range(size)]
+    return found
 
 
 def _as_state(model: Model, state: Any, t: Any, z: Any) -> tuple[Array, Array, Array, Array]:
@@ -207,7 +211,7 @@ def _as_state(model: Model, state: Any, t: Any, z: Any) -> tuple[Array, Array, A
     else:
         if not (hasattr(state, "q") and hasattr(state, "v")):
             kind = type(state).__name__
-            raise MechanismError(f"the state is a {kind}; give a pair (q, v), or what mb.equilibrium or mb.assemble returns")
+            raise MechanismError(f"the state is a {kind}; give (q, v), or what mb.equilibrium or mb.assemble returns")
         q, v, t = state.q, state.v, state.t if t is None else t
         z = getattr(state, "z", None) if z is None else z
     q = check_coordinates(model, q)
@@ -223,7 +227,8 @@ def _linearise(model: Model, q, v, z, t, tau, u, on, chosen: Independent) -> tup
     def rates(d, w, e, more_tau, more_u):
         """(1) and (2) at the independent places."""
         near, fast = retract(model, q, d), v + w
-        turned = jax.jvp(lambda a, b: difference(model, a, b), (q, near), (qdot(model, q, v), qdot(model, near, fast)))[1]
+        turning = qdot(model, q, v), qdot(model, near, fast)
+        turned = jax.jvp(lambda a, b: difference(model, a, b), (q, near), turning)[1]
         vd = dynamics(model, near, fast, tau + more_tau, t, z=z + e, u=u + more_u, on=on).vd
         zd = connection_motion(model, near, fast, t, z + e, u + more_u, on)[1] if model.nz else e
         return turned[places], vd[speeds], zd
