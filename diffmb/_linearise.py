@@ -185,13 +185,14 @@ def linearise(
     tau, u = as_inputs(model, inputs, q[:0])(t)
     on = as_switches(model, off, q)
     chosen = as_independent(model, independent, q, t, on)
-    found: Any = _linearise(model, q, v, z, t, tau, u, on, chosen)
+    found = _linearise(model, q, v, z, t, tau, u, on, chosen)
     every = speed_names(model)
     inner, outer = (_numbered(model, of) for of in (model.states, model.input))
     label = lambda names: tuple(every[k] for k in places_of(model, names))
     chosen = Independent(label(chosen.positions), label(chosen.speeds))
     states = (*chosen.positions, *(f"{name}'" for name in chosen.speeds), *inner)
-    return Linearisation(*found, chosen, states, (*every, *outer), every)
+    named = {"independent": chosen, "states": states, "inputs": (*every, *outer), "all_speeds": every}
+    return Linearisation(*found, **named)
 
 
 def _numbered(model: Model, of: Callable[[str], slice]) -> list[str]:

@@ -1,5 +1,7 @@
 """Small motions: closed forms, one-degree energy expressions of loops, rolling and spinning bodies, derivatives."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -91,7 +93,8 @@ def test_eigenvalues_follow_stiffness_mass_and_length():
 def test_double_eigenvalues_have_no_derivative_and_spoil_no_other():
     """A free mass beside an oscillator: two zeros in one block, and a pair."""
     A = lambda k: jnp.zeros((4, 4)).at[0, 1].set(1.0).at[2, 3].set(1.0).at[3, 2].set(-k)
-    values = lambda A: mb.Linearisation(*[A] * 8, mb.Independent((), ()), (), (), ()).eigenvalues
+    named: dict[str, Any] = {"independent": mb.Independent((), ()), "states": (), "inputs": (), "all_speeds": ()}
+    values = lambda A: mb.Linearisation(*[A] * 8, **named).eigenvalues
     for jac in (jax.jacfwd, jax.jacrev):
         close(jac(lambda k: values(A(k))[3].imag)(4.0), 0.25, 1e-14)  # d sqrt(k)
     moved = jnp.zeros((4, 4)).at[1, 0].set(1.0)  # a spring on the free mass: the zeros split like a square root
@@ -107,7 +110,7 @@ def test_sleeping_top():
     lin = mb.linearise(model, (model.neutral(), jnp.array([0, 0, spin])))
     own = np.roots([A, -1j * C * spin, -m * G * h]) - 1j * spin
     near(lin.eigenvalues, [*own, *own.conj()], 1e-10)
-    close(np.asarray(lin.eigenvalues).real, np.zeros(6), 1e-7)  # it sleeps
+    close(lin.eigenvalues.real, np.zeros(6), 1e-7)  # it sleeps
     slow = mb.linearise(model, (model.neutral(), jnp.array([0, 0, 10.0])))
     assert float(slow.eigenvalues.real.max()) > 1.0
 
