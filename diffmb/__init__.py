@@ -137,6 +137,13 @@ from ._solver import implicit as implicit
 from ._trajectory import Statistics as Statistics
 from ._trajectory import Trajectory as Trajectory
 
+# SMALL MOTIONS: equilibrium and linearisation
+from ._equilibrium import Equilibrium as Equilibrium
+from ._equilibrium import equilibrium as equilibrium
+from ._independent import Independent as Independent
+from ._linearise import Linearisation as Linearisation
+from ._linearise import linearise as linearise
+
 # RESULTS in files
 from ._io._results import load as load
 from ._io._results import save as save
