@@ -16,6 +16,7 @@ from jax.extend.core import Var
 
 from ._closing import MarkerGroup
 from ._closure import constraint_bias, constraint_rate, constraint_residual
+from ._constrained import check_inner
 from ._constraints._rolling import RollingDisc, RollingSphere, Skate
 from ._dynamics import inverse_dynamics
 from ._fixed_rank import pinv, row_tolerance
@@ -122,7 +123,8 @@ def forces(case: Case, q: Array, z: Array) -> tuple[Array, Array, Array]:
     F, size = own - case.tau, jnp.abs(own) + jnp.abs(case.tau)
     if not case.model.connections:
         return F, z, size
-    tau, zd = connection_motion(case.model, q, v, case.t, z, case.u, case.on)
+    inner = check_inner(case.model, q, v, case.tau, case.t, (), z, case.u, case.on)  # at rest, lam is that of dynamics
+    tau, zd = connection_motion(case.model, q, v, case.t, *inner)
     return F - tau, zd, size + jnp.abs(tau)
 
 

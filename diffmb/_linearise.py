@@ -24,7 +24,7 @@ import numpy as np
 from jax import Array
 
 from ._checks import as_switches, as_time, check_coordinates, check_speeds, check_states
-from ._constrained import dynamics
+from ._constrained import check_inner, dynamics
 from ._dynamics import mass_matrix
 from ._errors import MechanismError
 from ._fixed_rank import eigen, eigenvalues
@@ -231,7 +231,8 @@ def _linearise(model: Model, q, v, z, t, tau, u, on, chosen: Independent) -> tup
         turning = qdot(model, q, v), qdot(model, near, fast)
         turned = jax.jvp(lambda a, b: difference(model, a, b), (q, near), turning)[1]
         vd = dynamics(model, near, fast, tau + more_tau, t, z=z + e, u=u + more_u, on=on).vd
-        zd = connection_motion(model, near, fast, t, z + e, u + more_u, on)[1] if model.nz else e
+        inner = check_inner(model, near, fast, tau + more_tau, t, (), z + e, u + more_u, on)
+        zd = connection_motion(model, near, fast, t, *inner)[1] if model.nz else e
         return turned[places], vd[speeds], zd
 
     sizes = (len(places), len(speeds), model.nz, model.nv, model.nu)
