@@ -150,6 +150,12 @@ class Trajectory(eqx.Module):
         """
         return _dataset(self)
 
+    def __str__(self) -> str:
+        """What `print` shows: the statistics, with the change of energy, which is computed here."""
+        if not is_concrete(*jax.tree.leaves(self)) or self.ts.ndim != 1:
+            return repr(self)
+        return f"{self!r}; energy changes by {float(self.energy_change):.2g} J"
+
     def __repr__(self) -> str:
         if not is_concrete(self.ts, self.result._value) or self.ts.ndim != 1:
             return f"Trajectory({self.ts.shape} times)"
