@@ -103,6 +103,7 @@ from ._closure import constraint_jacobian as constraint_jacobian
 from ._closure import constraint_rate as constraint_rate
 from ._closure import constraint_residual as constraint_residual
 from ._constrained import Dynamics as Dynamics
+from ._constrained import connection_power as connection_power
 from ._constrained import dynamics as dynamics
 from ._constrained import forward_dynamics as forward_dynamics
 

@@ -160,7 +160,8 @@ class Composite(AbstractSpan):
     @eqx.filter_jit  # it is asked for in many places, and traced once
     def _loads(self, t, x, xd, w, wd, z, u) -> tuple[Array, Array]:
         """Loads along xd, (k, 6), and Q along wd."""
-        twists, pull, rel = jax.vjp(lambda xd, wd: self._moving(x, w, xd, wd)[::-1], xd, wd, has_aux=True)
+        rel = self._relative(x, w)
+        twists, pull = jax.vjp(lambda xd, wd: self._moving(x, w, xd, wd)[1], xd, wd)
         parts = zip(self._parts(z, u), rel, twists, strict=True)
         outer, inner = pull([exerted(e, t, X, V, own_z, own_u) for (e, own_z, own_u), X, V in parts])
         return outer, inner + self._given(w)
