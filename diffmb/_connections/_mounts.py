@@ -2,17 +2,13 @@
 
     AlongLine       e = |p|                                     p from the first origin to the second
     AlongAxis       e = a . p                                   a: unit axis in the first marker
-    AboutAxis       e = 2 atan2(a . s, 1 + tr R)                s = (R_32 - R_23, R_13 - R_31, R_21 - R_12)       (1)
-    OnCoordinate    e = q
-
-(1) is the angle of the part of R that turns about a: with R's quaternion (w, v), 1 + tr R = 4 w^2 and s = 4 w v, so
-tan(e/2) = a . v / w. It is smooth for turns within (-pi, pi) and jumps beyond; `OnCoordinate` counts every turn.
+    AboutAxis       e: how far R turns about a                  within (-pi, pi); it jumps beyond
+    OnCoordinate    e = q                                       counts every turn
 """
 
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 from jax import Array
 
 from .._constraints._coupling import as_terms
@@ -23,6 +19,7 @@ from .._spatial._pose import Pose
 from .._spatial._vector import dot, unit
 from ._abstract import AbstractConnection, AbstractJointConnection, AbstractLoad
 from ._law import AbstractLaw, check_law
+from ._turns import turn_about
 
 
 class AbstractMount(AbstractLoad):
@@ -101,12 +98,6 @@ class AboutAxis(AbstractMount, AbstractConnection):
 
     def strain(self, t: Array, x: Pose) -> Array:
         return turn_about(unit(self.axis), x.rotation)[None]
-
-
-def turn_about(axis: Array, R: Array) -> Array:
-    """(1)."""
-    s = jnp.stack([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]])
-    return 2.0 * jnp.arctan2(dot(axis, s), 1.0 + R[0, 0] + R[1, 1] + R[2, 2])
 
 
 def _one_term(term: Any) -> tuple[tuple[str, int], ...]:
