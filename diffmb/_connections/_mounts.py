@@ -4,6 +4,8 @@
     AlongAxis       e = a . p                                   a: unit axis in the first marker
     AboutAxis       e: how far R turns about a                  within (-pi, pi); it jumps beyond
     OnCoordinate    e = q                                       counts every turn
+
+The load on the markers follows from the derivative of e.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Angles of a rotation matrix R, smooth within (-pi, pi).
 
-With the quaternion (w, v) of R, 1 + tr R = 4 w^2 and s = (R_32 - R_23, R_13 - R_31, R_21 - R_12) = 4 w v. So (1 + tr R, s)
-is that quaternion up to a positive factor, and tells every angle without the branches that w itself needs near pi:
+With the quaternion (w, v) of R, 1 + tr R = 4 w^2 and s = (R_32 - R_23, R_13 - R_31, R_21 - R_12) = 4 w v. So
+(1 + tr R, s) is that quaternion up to a positive factor, and tells every angle without branches:
 
     turn about a        2 atan2(a . s, 1 + tr R)          of the part of R that turns about a; tilting adds nothing
     rotation vector     2 atan2(|s|, 1 + tr R) s / |s|
