@@ -47,10 +47,15 @@ class PronyLaw(AbstractLaw):
     - `rest`: free length or angle, m or rad.
     """
 
-    k: Array = eqx.field(converter=as_array)
-    branches: Array = eqx.field(converter=_as_row)
-    times: Array = eqx.field(converter=_as_row)
-    rest: Array = eqx.field(converter=as_array, default=0.0)
+    k: Array
+    branches: Array
+    times: Array
+    rest: Array
+    size: int = eqx.field(static=True)
+
+    def __init__(self, k, branches, times, rest=0.0):
+        self.k, self.branches, self.times, self.rest = as_array(k), _as_row(branches), _as_row(times), as_array(rest)
+        self.size = self.branches.shape[0]
 
     def check(self, title: str) -> None:
         check_numbers(title, self, k=STIFFNESS, branches=Quantity(STIFFNESS.unit, least=0.0, shape=(None,)), rest=PLACE)
@@ -58,7 +63,7 @@ class PronyLaw(AbstractLaw):
 
     @property
     def nz(self) -> int:
-        return self.branches.shape[0]
+        return self.size
 
     def tension(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
         d = e - self.rest
@@ -88,11 +93,17 @@ class FungLaw(AbstractLaw):
     - `rest`: free length or angle, m or rad.
     """
 
-    a: Array = eqx.field(converter=as_array)
-    b: Array = eqx.field(converter=as_array)
-    parts: Array = eqx.field(converter=_as_row)
-    times: Array = eqx.field(converter=_as_row)
-    rest: Array = eqx.field(converter=as_array, default=0.0)
+    a: Array
+    b: Array
+    parts: Array
+    times: Array
+    rest: Array
+    size: int = eqx.field(static=True)
+
+    def __init__(self, a, b, parts, times, rest=0.0):
+        self.a, self.b, self.rest = as_array(a), as_array(b), as_array(rest)
+        self.parts, self.times = _as_row(parts), _as_row(times)
+        self.size = self.parts.shape[0]
 
     def check(self, title: str) -> None:
         check_numbers(title, self, a=Quantity("N or N m", above=0.0), b=Quantity("1/m or 1/rad", above=0.0), rest=PLACE)
@@ -103,7 +114,7 @@ class FungLaw(AbstractLaw):
 
     @property
     def nz(self) -> int:
-        return self.parts.shape[0]
+        return self.size
 
     def _elastic(self, d: Array) -> Array:
         return self.a * jnp.expm1(self.b * d)
