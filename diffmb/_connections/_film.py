@@ -33,7 +33,7 @@ from .._constraints._profile import AbstractProfile
 from .._spatial._axis import as_array
 from .._spatial._pose import Pose
 from ._abstract import AbstractConnection
-from ._numbers import check_numbers
+from ._numbers import Quantity, check_numbers
 
 
 class Lubrication(NamedTuple):
@@ -72,7 +72,8 @@ class CamTraction(AbstractConnection):
     def __check_init__(self):
         units = {"radius": "m", "width": "m", "modulus": "Pa", "viscosity": "Pa s", "pressure_coefficient": "1/Pa",
                  "eyring": "Pa"}  # fmt: skip
-        check_numbers(self, {name: (unit, "above zero") for name, unit in units.items()})
+        above = {name: Quantity(unit, above=0.0) for name, unit in units.items()}
+        check_numbers(f"CamTraction {self.name!r}", self, **above)
 
     @property
     def follows(self) -> tuple[str, ...]:
@@ -135,7 +136,8 @@ class JournalBearing(AbstractConnection):
 
     def __check_init__(self):
         units = {"radius": "m", "length": "m", "clearance": "m", "viscosity": "Pa s"}
-        check_numbers(self, {name: (unit, "above zero") for name, unit in units.items()})
+        above = {name: Quantity(unit, above=0.0) for name, unit in units.items()}
+        check_numbers(f"JournalBearing {self.name!r}", self, **above)
 
     def film(self, x: Pose, xd: Array) -> tuple[Array, Array, Array, Array]:
         """(4): the force on the journal and the squeeze velocity, (2,), the friction M and the spin."""

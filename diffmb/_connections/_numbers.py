@@ -1,6 +1,6 @@
-"""The numbers of a connection, checked when it is built."""
+"""Numbers that connections are given, checked when they are built: shape, sign, and that they are finite."""
 
-from collections.abc import Mapping
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,16 +9,49 @@ from .._errors import MechanismError
 from .._spatial._axis import is_concrete
 
 
-def check_numbers(load: Any, fields: Mapping[str, tuple[str, str]]) -> None:
-    """Refuses fields that are not one finite number, in this unit and range: "above zero", "zero or more" or "any"."""
-    for name, (unit, least) in fields.items():
-        title, value = f"the {name} of {type(load).__name__} {load.name!r}", getattr(load, name)
-        if value.shape != ():
-            raise MechanismError(f"{title} has shape {value.shape}; give one number, in {unit}")
-        if not is_concrete(value):
-            continue
-        number = float(np.asarray(value))
-        fits = {"above zero": number > 0.0, "zero or more": number >= 0.0, "any": True}[least]
-        if not np.isfinite(number) or not fits:
-            wanted = "" if least == "any" else f", {least}"
-            raise MechanismError(f"{title} is {number:g} {unit}; give a finite number{wanted}")
+@dataclasses.dataclass(frozen=True)
+class Quantity:
+    """A unit, and what is allowed: from `least` on, or only above `above`; `shape` with None for any length above 0."""
+
+    unit: str
+    least: float | None = None
+    above: float | None = None
+    shape: tuple[int | None, ...] = ()
+
+    def allows(self, numbers: np.ndarray) -> np.ndarray:
+        fine = np.isfinite(numbers)
+        fine = fine if self.least is None else fine & (numbers >= self.least)
+        return fine if self.above is None else fine & (numbers > self.above)
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        same = len(shape) == len(self.shape)
+        return same and all(n == m or (m is None and n > 0) for n, m in zip(shape, self.shape, strict=True))
+
+    @property
+    def range(self) -> str:
+        spell = lambda number: "zero" if number == 0.0 else f"{number:g}"
+        least = "" if self.least is None else f", {spell(self.least)} or more"
+        return least if self.above is None else f"{least}, above {spell(self.above)}"
+
+
+STIFFNESS = Quantity("N/m or N m/rad", least=0.0)
+DAMPING = Quantity("N s/m or N m s/rad", least=0.0)
+PLACE = Quantity("m or rad")
+LOAD = Quantity("N or N m")
+LENGTH = Quantity("m", above=0.0)
+LAG = Quantity("s", least=0.0)
+
+
+def check_numbers(title: str, holder: Any, **quantities: Quantity) -> None:
+    """Refuses fields of `holder` that are not such quantities; `title` says whose they are."""
+    for what, quantity in quantities.items():
+        value, about = getattr(holder, what), f"the {what} of {title}"
+        if not quantity.fits(value.shape):
+            wanted = "x".join("n" if n is None else str(n) for n in quantity.shape)
+            wanted = f"{wanted} numbers" if wanted else "one number"
+            raise MechanismError(f"{about} has shape {value.shape}; give {wanted}, in {quantity.unit}")
+        if is_concrete(value):
+            numbers = np.atleast_1d(np.asarray(value, float))
+            for number in numbers[~quantity.allows(numbers)]:
+                shown = f"{number:g} {quantity.unit}"
+                raise MechanismError(f"{about} is {shown}; give a finite number{quantity.range}")

@@ -18,7 +18,7 @@ from .._spatial._axis import as_array
 from .._spatial._pose import Pose
 from .._spatial._vector import dot, join, vecmat
 from ._abstract import AbstractConnection
-from ._numbers import check_numbers
+from ._numbers import Quantity, check_numbers
 
 
 class SpringDamper(AbstractConnection):
@@ -39,7 +39,8 @@ class SpringDamper(AbstractConnection):
     batch_last: ClassVar[bool] = True
 
     def __check_init__(self):
-        check_numbers(self, {"k": ("N/m", "zero or more"), "c": ("N s/m", "zero or more"), "length": ("m", "any")})
+        title = f"SpringDamper {self.name!r}"
+        check_numbers(title, self, k=Quantity("N/m", least=0.0), c=Quantity("N s/m", least=0.0), length=Quantity("m"))
 
     def _line(self, x: Pose, xd: Array) -> tuple[Array, Array, Array]:
         """p and d in the second marker's axes, and rd."""
