@@ -18,7 +18,9 @@ EXAMPLES = {
     "motor about an axis": Example(
         mb.AxisActuator("c", *PAIR, mb.DcMotor(0.3, 2.0, 0.1, friction=0.05), axis=(0.6, 0.0, 0.8), ratio=5.0)
     ),
-    "PD": Example(mb.JointActuator("c", ["A", ("B", 1)], mb.PdController(30.0, 2.0), ratio=(1.0, -0.4)), at=(0.2, -0.4)),
+    "PD": Example(
+        mb.JointActuator("c", ["A", ("B", 1)], mb.PdController(30.0, 2.0), ratio=(1.0, -0.4)), at=(0.2, -0.4)
+    ),
     "PID": Example(mb.JointActuator("c", "A", mb.PidController(30.0, 5.0, 2.0, lag=0.1), ratio=3.0), at=(0.2,)),
     "servo": Example(mb.JointActuator("c", "A", mb.PositionServo(30.0, 0.1, damping=2.0)), at=(0.2,)),
     "cylinder": Example(mb.LineActuator("c", *PAIR, CYLINDER), z=(7e6, 6e6), z_spread=3e5, spread=0.05),

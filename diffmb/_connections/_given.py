@@ -1,4 +1,4 @@
-"""Numbers that a connection is given: one finite number each, in its range, or an error that names all of it."""
+"""Numbers that a connection is given: finite ones, in their range, or an error that names all of it."""
 
 import equinox as eqx
 import numpy as np
@@ -9,11 +9,7 @@ from .._spatial._axis import is_concrete
 
 
 class Rule(eqx.Module):
-    """What a number must be: its unit, and the range (least, most) in which it lies.
-
-    - `strict`: whether the ends of the range are left out.
-    - `shape`: () for one number.
-    """
+    """What numbers must be: of this unit and shape, from `least` to `most`; `strict` leaves the ends out."""
 
     unit: str
     least: float = -np.inf
@@ -23,17 +19,11 @@ class Rule(eqx.Module):
 
     @property
     def words(self) -> str:
-        if np.isfinite(self.most) and np.isfinite(self.least):
-            return (
-                f" {'between' if self.strict else 'from'} {self.least:g} {'and' if self.strict else 'to'} {self.most:g}"
-            )
         if np.isfinite(self.most):
-            return f" {'below' if self.strict else 'up to'} {self.most:g}"
+            return f" from {self.least:g} to {self.most:g}"
         if not np.isfinite(self.least):
             return ""
-        return (
-            f" above {self.least:g}" if self.strict else f", {'zero' if self.least == 0 else f'{self.least:g}'} or more"
-        )
+        return f" above {self.least:g}" if self.strict else f", {self.least:g} or more"
 
     def check(self, title: str, what: str, value: Array) -> None:
         many = "one number" if self.shape == () else f"shape {self.shape}"
@@ -44,9 +34,8 @@ class Rule(eqx.Module):
         for number in np.asarray(value, float).reshape(-1):
             inside = self.least < number < self.most if self.strict else self.least <= number <= self.most
             if not np.isfinite(number) or not inside:
-                raise MechanismError(
-                    f"the {what} of {title} is {number:g} {self.unit}; give a finite number{self.words}"
-                )
+                problem = f"the {what} of {title} is {number:g} {self.unit}"
+                raise MechanismError(f"{problem}; give a finite number{self.words}")
 
 
 def positive(unit: str) -> Rule:

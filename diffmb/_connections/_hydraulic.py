@@ -4,8 +4,9 @@
     F = area_a p_a - area_b p_b - friction ed
     V_a p_a' = bulk (q_sa - q_at - q_ab - area_a ed)        V_b p_b' = bulk (q_sb - q_bt + q_ab + area_b ed)
 
-    edges      q_sa = valve o(u) r(p_s - p_a)        q_at = valve o(-u) r(p_a - p_t)       o(u) = (u + sqrt(u^2 + w^2)) / 2
-               q_sb = valve o(-u) r(p_s - p_b)       q_bt = valve o(u) r(p_b - p_t)        w: underlap
+    edges      q_sa = valve o(u) r(p_s - p_a)        q_at = valve o(-u) r(p_a - p_t)
+               q_sb = valve o(-u) r(p_s - p_b)       q_bt = valve o(u) r(p_b - p_t)
+    opening    o(u) = (u + sqrt(u^2 + underlap^2)) / 2
     orifice    r(d) = d / (d^2 + laminar^2)^(1/4)    the square root of d, linear where the flow is laminar
     leakage    q_ab = leakage (p_a - p_b)
 
@@ -42,8 +43,8 @@ class HydraulicCylinder(AbstractLaw):
     - `supply_pressure`, `tank_pressure`: Pa.
     - `bulk`: bulk modulus of the oil with its lines, Pa.
     - `leakage`: past the piston, m^3/(s Pa). `friction`: viscous, N s/m.
-    - `underlap`: opening of the edges in the middle of the valve, above zero. `laminar`: drop of pressure below which the
-        flow is laminar, Pa.
+    - `underlap`: opening of the edges in the middle of the valve, above zero.
+    - `laminar`: drop of pressure below which the flow is laminar, Pa.
     - `pressure_a`, `pressure_b`: from which a motion starts, Pa; half of the supply by default.
     """
 

@@ -89,8 +89,8 @@ class Muscle(AbstractMuscle):
     - `force`: largest isometric force, N. `fibre`: optimal fibre length, m. `tendon`: slack length, m.
     - `pennation`: angle of the fibre to the tendon at optimal length, rad, 0 to 1.4.
     - `vmax`: largest shortening velocity, fibre lengths per second.
-    - `damping`: of the fibre, as a part of `force` at vmax; 0.1 after Millard et al. 2013. Without it, a fibre that is not
-        activated moves without bound.
+    - `damping`: of the fibre, as a part of `force` at vmax; 0.1 after Millard et al. 2013. Without it, a fibre that
+        is not activated moves without bound.
     - `activation`: at the start. `length`: of the path at the start, m; by default that of a fibre at its optimal
         length on a slack tendon.
     - `curves`: `mb.muscle_curves()`, or a set of your own. `dynamics`: `mb.Activation(rise, fall)`.
@@ -115,8 +115,8 @@ class Muscle(AbstractMuscle):
             least = self.tendon * self.curves.slack() + _SHORTEST * self.fibre
             if is_concrete(self.length, least) and not float(self.length) > float(least):
                 raise MechanismError(
-                    f"{title} starts with a path of {float(self.length):g} m, in which its tendon is slack: there is no "
-                    f"equilibrium; give length above {float(least):g} m, or a shorter tendon"
+                    f"{title} starts with a path of {float(self.length):g} m, in which its tendon is slack: there is "
+                    f"no equilibrium; give length above {float(least):g} m, or a shorter tendon"
                 )
 
     def tendon_force(self, e: Array, w: Array) -> Array:
@@ -181,7 +181,7 @@ class Muscle(AbstractMuscle):
 class RigidTendonMuscle(AbstractMuscle):
     """A Hill-type muscle whose tendon keeps its length: one state, the activation. Input: excitation, 0 to 1.
 
-    The arguments are those of `mb.Muscle`; `tendon` is the constant length, and may be zero. Paths must be longer than it.
+    The arguments are those of `mb.Muscle`; `tendon` is the constant length, and may be zero; paths must be longer.
     """
 
     force: Array = eqx.field(converter=as_array)

@@ -26,7 +26,7 @@ _NEWTON = 12
 
 
 class MuscleCurves(eqx.Module):
-    """The four curves, with their coefficients as numbers; `mb.muscle_curves()` and `mb.muscle_curves_2016()` give sets.
+    """The four curves, with their coefficients: `mb.muscle_curves()`, `mb.muscle_curves_2016()` or your own.
 
     - `active` (4, 3): b1i to b4i. `velocity` (4,): d1 to d4, d1 and d2 negative.
     - `passive` (3,): kp, e0, o. `tendon` (4,): c1, c2, c3, kt.

@@ -28,7 +28,7 @@ class SplitMuscle(AbstractSpan):
     **Arguments:**
 
     - `markers`: all points that the heads use, a list of `Marker`s or names of bodies.
-    - `paths`: for each head the numbers of its markers in order, from 0, static: [(0, 1, 2), (0, 1, 3)] splits behind 1.
+    - `paths`: for each head the numbers of its markers in order, static: [(0, 1, 2), (0, 1, 3)] splits behind 1.
     - `heads`: one `mb.Muscle` for each path; activation and its dynamics are those of the first.
     """
 

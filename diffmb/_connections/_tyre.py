@@ -9,16 +9,16 @@ lowest point C, rho = height / s below its centre in its own plane, and is press
 (radial spring-damper, Attia 2006). chi rises smoothly from 0 to 1 while delta goes from 0 to `ramp`: no jump at
 touchdown. `SlipTyre` adds bristles with the deflections zeta along the heading h = y x n / s and across, l = n x h:
 
-    zetad = vs - g zeta              vs: velocity of C along h, l             vr: rolling speed, (velocity of centre - vs) . h
-    F = -chi kt zeta                 E = chi kt zeta^2 / 2                    D = chi kt g zeta^2
-    g = kt w / (mu N B m(r))         w = sqrt(vr^2 + creep^2)                 r^2 = sum (B vs / w)^2
+    zetad = vs - g zeta          vs: velocity of C along h, l          vr: rolling speed, that of the centre - vs
+    F = -chi kt zeta             E = chi kt zeta^2 / 2                 D = chi kt g zeta^2
+    g = kt w / (mu N B m(r))     w = sqrt(vr^2 + creep^2)              r^2 = sum (B vs / w)^2
     m(r) = sin(C atan(r - E (r - atan(r)))) / r
 
 for each of the two directions with its own kt and (B, C, mu, E). In steady slip, zeta = vs / g is the magic formula
 F = -mu N sin(C atan(...)) B vs / (w r) (Pacejka; combined slip by similarity: the slips B vs / w on a circle), and
-mu B C N / kt is the relaxation length. Since g > 0 whatever the slip, the tyre is passive in transients too; at standstill
-g = kt |vs| / (mu N ...), bristles with dry friction (Dahl). N in g is kept above `least`; chi depends on delta, so the
-bristles' energy adds chi' kt zeta^2 / 2 to F_rho.
+mu B C N / kt is the relaxation length. Since g > 0 whatever the slip, the tyre is passive in transients too. At
+standstill g = kt |vs| / (mu N sin(C pi / 2)): bristles with dry friction (Dahl). N in g is kept above `least`; chi
+depends on delta, so the bristles' energy adds chi' kt zeta^2 / 2 to F_rho.
 """
 
 import equinox as eqx
@@ -43,10 +43,10 @@ class Radial(eqx.Module):
     ramp: Array = eqx.field(converter=as_array)
 
     def check(self, title: str) -> None:
-        for what, rule in (
-            ("radius", positive("m")), ("k", not_negative("N/m")), ("c", not_negative("N s/m")), ("ramp", positive("m")),
-        ):  # fmt: skip
-            rule.check(title, what, getattr(self, what))
+        for what, unit in (("radius", "m"), ("ramp", "m")):
+            positive(unit).check(title, what, getattr(self, what))
+        for what, unit in (("k", "N/m"), ("c", "N s/m")):
+            not_negative(unit).check(title, what, getattr(self, what))
 
     def depth(self, rho: Array) -> Array:
         """delta, zero above the ground."""
@@ -111,8 +111,8 @@ class SlipTyre(AbstractConnection):
 
     - `first`, `second`, `radius`, `k`, `c`, `ramp`: as in `mb.RadialTyre`.
     - `kx`, `ky`: stiffness of the tyre along and across, N/m.
-    - `longitudinal`, `lateral`: (B, C, mu, E) of the magic formula: stiffness, shape (between 0 and 2), friction, curvature (at
-        most 1); forces are mu times the load.
+    - `longitudinal`, `lateral`: (B, C, mu, E) of the magic formula: stiffness, shape (between 0 and 2), friction,
+        curvature (at most 1); forces are mu times the load.
     - `creep`: speed below which rolling is not told from standing, m/s; a parked wheel creeps with this speed times its
         slip.
     - `least`: load below which the bristles let go, N.
@@ -142,8 +142,8 @@ class SlipTyre(AbstractConnection):
                 B, C, mu, E = (float(v) for v in value)
                 if not (B > 0.0 and 0.0 < C < 2.0 and mu > 0.0 and E <= 1.0):
                     raise MechanismError(
-                        f"the {what} of {title} is (B, C, mu, E) = ({B:g}, {C:g}, {mu:g}, {E:g}); give B > 0, 0 < C < 2, "
-                        "mu > 0 and E <= 1, else the force would turn round at large slip"
+                        f"the {what} of {title} is (B, C, mu, E) = ({B:g}, {C:g}, {mu:g}, {E:g}); give B > 0, 0 < "
+                        "C < 2, mu > 0 and E <= 1, else the force would turn round at large slip"
                     )
 
     @property
