@@ -1,6 +1,7 @@
-"""Actuators, muscles and tyres: closed forms, published curves, a stiff mechanism that holds many of them, bad input."""
+"""Actuators, muscles and tyres: closed forms, published curves, a stiff mechanism that holds many, bad input."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import equinox as eqx
@@ -78,7 +79,7 @@ def test_activation_step():
 
 
 def test_isometric_force_and_start():
-    """A path that holds the fibre at its optimal length; the start stands still, and its derivative is that of a root."""
+    """A path that holds the fibre at its optimal length; the start stands still, with derivatives."""
     curves, a = MUSCLE.curves, 0.6
     cosine = np.cos(0.3)
     pull = (a + float(curves.passive_force(jnp.asarray(1.0)))) * cosine
@@ -145,7 +146,7 @@ def test_moment_arms_over_two_joints():
     def length(q):
         motion = mb.kinematics(model, q)
         places = [path[0].pose.translation, *(motion[m].pose.translation for m in path[1:])]
-        return sum(jnp.linalg.norm(b - a) for a, b in zip(places[:-1], places[1:], strict=True))
+        return sum(jnp.linalg.norm(b - a) for a, b in pairwise(places))
 
     @jax.jit
     def run(q):
@@ -217,7 +218,7 @@ def test_tyre_at_standstill_and_in_the_air():
 
 # --- many of them in one stiff mechanism
 
-UPRIGHT = mb.rotation_about(jnp.array([1.0, 0.0, 0.0]), jnp.pi / 2)
+UPRIGHT = np.array([[1.0, 0, 0], [0, 0, -1.0], [0, 1.0, 0]])
 WEIGHT = 30.0 * 9.81
 
 
@@ -312,20 +313,20 @@ REFUSED = {
         lambda: mb.JointActuator("x", ["A", "B"], mb.ForceInput(), ratio=2.0),
         r"ratio of JointActuator 'x' has shape \(\); give shape \(2,\)",
     ),
-    "inductance": (lambda: LINE(mb.DcMotor(1.0, 1.0, 0.0)), r"inductance of DcMotor in LineActuator 'x' is 0 H; .*above 0"),
+    "inductance": (lambda: LINE(mb.DcMotor(1.0, 1.0, 0.0)), r"inductance of DcMotor in .* 'x' is 0 H; .*above 0"),
     "resistance": (lambda: LINE(mb.DcMotor(1.0, -1.0, 1.0)), r"resistance of DcMotor in LineActuator 'x' is -1 Ohm"),
     "lag": (lambda: LINE(mb.PositionServo(1.0, -0.1)), r"lag of PositionServo in LineActuator 'x' is -0.1 s"),
     "gain": (lambda: LINE(mb.PidController(np.inf, 0.0, 0.0, 1.0)), r"p of PidController in LineActuator 'x' is inf"),
-    "area": (lambda: LINE(eqx.tree_at(lambda c: c.area_b, CYLINDER, jnp.asarray(-1.0))), r"area_b of Hydr.* is -1 m\^2"),
+    "area": (lambda: LINE(eqx.tree_at(lambda c: c.area_b, CYLINDER, jnp.asarray(-1.0))), r"area_b of .* is -1 m\^2"),
     "supply": (
         lambda: LINE(eqx.tree_at(lambda c: c.supply_pressure, CYLINDER, jnp.asarray(10.0))),
         r"supply_pressure 10 Pa; give more than its tank's 100000 Pa",
     ),
     "force": (lambda: LINE(mb.Muscle(-5.0, 0.1, 0.2)), r"force of Muscle in LineActuator 'x' is -5 N; .*above 0"),
-    "activation": (lambda: LINE(mb.Muscle(5.0, 0.1, 0.2, activation=2.0)), r"activation of Muscle .* is 2 .*from 0 to 1"),
-    "slack": (lambda: LINE(mb.Muscle(5.0, 0.1, 0.2, length=0.2)), r"'x' starts with a path of 0.2 m, in which its tendon"),
+    "activation": (lambda: LINE(mb.Muscle(5.0, 0.1, 0.2, activation=2.0)), r"activation of .* is 2 .*from 0 to 1"),
+    "slack": (lambda: LINE(mb.Muscle(5.0, 0.1, 0.2, length=0.2)), r"'x' starts with a path of 0.2 m, in which"),
     "curve": (
-        lambda: LINE(mb.Muscle(5.0, 0.1, 0.2, curves=mb.MuscleCurves(np.ones((4, 2)), np.ones(4), np.ones(3), np.ones(4)))),
+        lambda: LINE(mb.Muscle(5.0, 0.1, 0.2, curves=mb.MuscleCurves(np.ones((4, 2)), *np.ones((3, 4))))),
         r"active curve of Muscle in LineActuator 'x' has shape \(4, 2\)",
     ),
     "one point": (lambda: mb.PathActuator("x", ["a"], mb.ForceInput()), r"'x' has 1 marker; give at least two"),
@@ -342,7 +343,9 @@ REFUSED = {
     "shape": (lambda: SLIP(lateral=(10.0, 2.5, 1.0, 0.0)), r"lateral of SlipTyre 'x' .*\(10, 2.5, 1, 0\); give B > 0"),
     "stiffness": (lambda: SLIP(kx=-1.0), r"kx of SlipTyre 'x' is -1 N/m"),
     "unknown body": (
-        lambda: mb.Mechanism([mb.sphere("a", 1, mass=1)], connections=[mb.PathActuator("x", ["a", "q"], mb.ForceInput())]),
+        lambda: mb.Mechanism(
+            [mb.sphere("a", 1, mass=1)], connections=[mb.PathActuator("x", ["a", "q"], mb.ForceInput())]
+        ),
         r"(?s)'x'.*'q'",
     ),
 }  # fmt: skip

@@ -97,6 +97,11 @@ class AbstractActuator(AbstractLoad):
         return self.law.start()
 
 
+def _unchanged(law: Any) -> Any:
+    """Laws are looked at by `_check`, which knows the connection's name."""
+    return law
+
+
 def _check(load: Any, shape: tuple[int, ...] = ()) -> None:
     title = f"{type(load).__name__} {load.name!r}"
     if not isinstance(load.law, AbstractLaw):
@@ -116,7 +121,7 @@ class LineActuator(AbstractActuator, AbstractConnection):
     - `ratio`: strain of the law for 1 m: 1, or that of a screw or rack between, rad/m.
     """
 
-    law: AbstractLaw
+    law: AbstractLaw = eqx.field(converter=_unchanged)
     ratio: Array = eqx.field(converter=as_array, default=1.0)
 
     def __check_init__(self):
@@ -139,7 +144,7 @@ class AxisActuator(AbstractActuator, AbstractConnection):
     - `ratio`: gear ratio: turns of the law (of the motor) for one turn.
     """
 
-    law: AbstractLaw
+    law: AbstractLaw = eqx.field(converter=_unchanged)
     axis: Array = eqx.field(converter=as_axis, default="z")
     ratio: Array = eqx.field(converter=as_array, default=1.0)
 
@@ -163,7 +168,7 @@ class JointActuator(AbstractActuator, AbstractJointConnection):
     - `ratio`: one number for each coordinate, or one number if there is one: e = ratio . q.
     """
 
-    law: AbstractLaw
+    law: AbstractLaw = eqx.field(converter=_unchanged)
     ratio: Array = eqx.field(converter=as_array, default=1.0)
 
     def __check_init__(self):
@@ -186,7 +191,7 @@ class PathActuator(AbstractActuator, AbstractSpan):
     - `ratio`: strain of the law for 1 m.
     """
 
-    law: AbstractLaw
+    law: AbstractLaw = eqx.field(converter=_unchanged)
     ratio: Array = eqx.field(converter=as_array, default=1.0)
 
     def __check_init__(self):

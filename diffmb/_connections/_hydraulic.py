@@ -87,7 +87,7 @@ class HydraulicCylinder(AbstractLaw):
         high, low = self.supply_pressure, self.tank_pressure
         if is_concrete(high, low) and not float(high) > float(low):
             raise MechanismError(
-                f"{title} has supply_pressure {float(high):g} Pa; give more than its tank's {float(low):g}"
+                f"{title} has supply_pressure {float(high):g} Pa; give more than its tank's {float(low):g} Pa"
             )
 
     def _volumes(self, e: Array) -> tuple[Array, Array]:
