@@ -11,7 +11,10 @@ CYLINDER = mb.HydraulicCylinder(
 )  # fmt: skip
 MUSCLE = mb.Muscle(800.0, 0.1, 0.2, pennation=0.3, activation=0.4, length=0.31)
 OTHER = mb.Muscle(300.0, 0.2, 0.3, activation=0.4, length=0.52, curves=mb.muscle_curves_2016())
-ROLLING = {"longitudinal": (2.0, 1.6, 1.0, 0.5), "lateral": (1.5, 1.3, 0.8, -1.0), "creep": 2.0, "ramp": 0.3}
+ROLLING = {
+    "longitudinal": (2.0, 1.6, 1.0, 0.5), "lateral": (1.5, 1.3, 0.8, -1.0), "creep": 2.0, "ramp": 0.3,
+    "cx": 20.0, "cy": 50.0,
+}  # fmt: skip
 
 EXAMPLES = {
     "force along a line": Example(mb.LineActuator("c", *PAIR, mb.ForceInput(3.0))),

@@ -167,7 +167,7 @@ class Muscle(AbstractMuscle):
         return self.heat(self.velocity(e, *z))
 
     def supply(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
-        return self.work(*z, self.velocity(e, *z))
+        return self.work(z[0], z[1], self.velocity(e, z[0], z[1]))
 
     def rest(self) -> Array:
         """The path's length at the start, m."""

@@ -10,7 +10,8 @@ lowest point C, rho = height / s below its centre in its own plane, and is press
 touchdown. `SlipTyre` adds bristles with the deflections zeta along the heading h = y x n / s and across, l = n x h:
 
     zetad = vs - g zeta          vs: velocity of C along h, l          vr: rolling speed, that of the centre - vs
-    F = -chi kt zeta             E = chi kt zeta^2 / 2                 D = chi kt g zeta^2
+    F = -chi (kt zeta + d zetad)       E = chi kt zeta^2 / 2       D = chi (kt g zeta^2 + d g zeta zetad + d zetad^2)
+    d = ct / (1 + ct g / (4 kt))       below 4 kt / g, so that D >= 0
     g = kt w / (mu N B m(r))     w = sqrt(vr^2 + creep^2)              r^2 = sum (B vs / w)^2
     m(r) = sin(C atan(r - E (r - atan(r)))) / r
 
@@ -110,7 +111,7 @@ class SlipTyre(AbstractConnection):
     **Arguments:**
 
     - `first`, `second`, `radius`, `k`, `c`, `ramp`: as in `mb.RadialTyre`.
-    - `kx`, `ky`: stiffness of the tyre along and across, N/m.
+    - `kx`, `ky`: stiffness of the tyre along and across, N/m. `cx`, `cy`: its damping, N s/m, felt at low speed.
     - `longitudinal`, `lateral`: (B, C, mu, E) of the magic formula: stiffness, shape (between 0 and 2), friction,
         curvature (at most 1); forces are mu times the load.
     - `creep`: speed below which rolling is not told from standing, m/s; a parked wheel creeps with this speed times its
@@ -125,6 +126,8 @@ class SlipTyre(AbstractConnection):
     ky: Array = eqx.field(converter=as_array)
     longitudinal: Array = eqx.field(converter=as_array, default=(12.0, 1.6, 1.0, 0.5))
     lateral: Array = eqx.field(converter=as_array, default=(10.0, 1.3, 1.0, -1.0))
+    cx: Array = eqx.field(converter=as_array, default=0.0)
+    cy: Array = eqx.field(converter=as_array, default=0.0)
     ramp: Array = eqx.field(converter=as_array, default=1e-3)
     creep: Array = eqx.field(converter=as_array, default=1e-2)
     least: Array = eqx.field(converter=as_array, default=10.0)
@@ -135,6 +138,8 @@ class SlipTyre(AbstractConnection):
         units = (("kx", "N/m"), ("ky", "N/m"), ("creep", "m/s"), ("least", "N"))
         for what, unit in units:
             positive(unit).check(title, what, getattr(self, what))
+        for what in ("cx", "cy"):
+            not_negative("N s/m").check(title, what, getattr(self, what))
         for what in ("longitudinal", "lateral"):
             value = getattr(self, what)
             Rule("(B, C, mu, E)", shape=(4,)).check(title, what, value)
@@ -186,6 +191,11 @@ class SlipTyre(AbstractConnection):
     def _stiffness(self) -> Array:
         return jnp.stack([self.kx, self.ky])
 
+    def _damper(self, g: Array) -> Array:
+        """d (2,)."""
+        given = jnp.stack([self.cx, self.cy])
+        return given / (1.0 + given * g / (4.0 * self._stiffness))
+
     def _bristles(self, z: Array) -> Array:
         return 0.5 * (self._stiffness * z * z).sum()
 
@@ -193,7 +203,8 @@ class SlipTyre(AbstractConnection):
         rho, s, axes, arm = self._contact(x)
         on, slope = self._radial.touch(rho)
         normal = (self._radial.force(rho, self._slip(x, xd)[0]) + slope * self._bristles(z)) / s
-        force = jnp.concatenate([normal[None], -on * self._stiffness * z]) @ axes
+        damped = self._damper(self._release(x, xd)) * self.zdot(t, x, xd, z, u)
+        force = jnp.concatenate([normal[None], -on * (self._stiffness * z + damped)]) @ axes
         return jnp.concatenate([jnp.cross(arm, force), force])
 
     def zdot(self, t: Array, x: Pose, xd: Array, z: Array, u: Array) -> Array:
@@ -205,5 +216,6 @@ class SlipTyre(AbstractConnection):
 
     def dissipation(self, t: Array, x: Pose, xd: Array, z: Array, u: Array) -> Array:
         rho = self._contact(x)[0]
-        slid = (self._stiffness * self._release(x, xd) * z * z).sum()
-        return self._radial.heat(rho, self._slip(x, xd)[0]) + self._radial.touch(rho)[0] * slid
+        g, rate = self._release(x, xd), self.zdot(t, x, xd, z, u)
+        slid = self._stiffness * g * z * z + self._damper(g) * rate * (rate + g * z)
+        return self._radial.heat(rho, self._slip(x, xd)[0]) + self._radial.touch(rho)[0] * slid.sum()
