@@ -14,6 +14,7 @@ from helpers import central_difference, close
 from scipy.linalg import expm
 
 import diffmb as mb
+from diffmb._connections._abstract import exerted
 
 CURVES = Path(__file__).parents[2] / "shared/reference/P22_muscle.json"
 ZERO = jnp.zeros(())
@@ -161,6 +162,22 @@ def test_moment_arms_over_two_joints():
     e, slope = jax.value_and_grad(lambda p: rope.strain(ZERO, (mb.Pose.translate(p), met[1]))[0])(jnp.zeros(3))
     close(e, 0.3, 1e-15)
     close(slope, (0, -1.0, 0), 1e-15)  # of the piece that has a direction
+
+
+def test_two_heads_pull_as_two_muscles():
+    """Heads along one path, of which one is weaker by half: one and a half times the wrenches of the first."""
+    half = eqx.tree_at(lambda m: m.force, MUSCLE, 0.5 * MUSCLE.force)
+    markers = ["a", "b", "world"]
+    one, split = (
+        mb.PathActuator("x", markers, MUSCLE),
+        mb.SplitMuscle("x", markers, [(0, 1, 2), (0, 1, 2)], [MUSCLE, half]),
+    )
+    x = tuple(mb.Pose.translate(jnp.array(p)) for p in ((0.15, 0.0, 0.05), (0.3, 0.02, 0.0)))
+    pull = jax.jit(lambda load, z: exerted(load, ZERO, x, jnp.zeros((2, 6)), z, jnp.ones(1)))
+    z = one.start()
+    close(pull(split, z[jnp.array([0, 1, 1])]), 1.5 * pull(one, z), 1e-12)
+    close(split.start(), z[jnp.array([0, 1, 1])], 1e-14)
+    assert float(jnp.abs(pull(one, z)).max()) > 100.0
 
 
 TYRE = mb.SlipTyre("t", "world", "wheel", 0.35, 1.5e5, 1.3e4, kx=2e5, ky=1.5e5, cx=500.0, cy=400.0)
