@@ -67,6 +67,8 @@ ORDER = (
     "_linearise",
     "_balance",
     "_equilibrium",
+    "_parameters",
+    "_program",
     "_sensitivity",
     "_batches",
     "_io",
