@@ -61,6 +61,7 @@ ORDER = (
     "_diagnosis",
     "_resample",
     "_trajectory",
+    "_channels",
     "_simulate",
     "_fixed_rank",
     "_independent",
@@ -78,6 +79,11 @@ ORDER = (
     "_methods",
     "_optimum",
     "_optimise",
+    "_units",
+    "_measurement",
+    "_experiment",
+    "_identify",
+    "_fit",
     "_io",
 )
 MAX_FILE_LINES = 400
