@@ -150,9 +150,20 @@ from ._io._results import save as save
 
 # DIFFERENTIATE and BATCH
 from ._batches import batch as batch
+from ._curves import Bar as Bar
+from ._curves import Curves as Curves
+from ._curves import Tornado as Tornado
 from ._sensitivity import Influence as Influence
 from ._sensitivity import Sensitivity as Sensitivity
 from ._sensitivity import sensitivity as sensitivity
+from ._studies import AbstractSpread as AbstractSpread
+from ._studies import Failure as Failure
+from ._studies import LogNormal as LogNormal
+from ._studies import Normal as Normal
+from ._studies import Sweep as Sweep
+from ._studies import Uniform as Uniform
+from ._studies import monte_carlo as monte_carlo
+from ._studies import sweep as sweep
 
 # OPTIMISE
 from ._evaluations import Evaluations as Evaluations

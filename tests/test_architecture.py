@@ -70,6 +70,7 @@ ORDER = (
     "_equilibrium",
     "_parameters",
     "_program",
+    "_curves",
     "_sensitivity",
     "_batches",
     "_evaluations",
@@ -84,6 +85,7 @@ ORDER = (
     "_experiment",
     "_identify",
     "_fit",
+    "_studies",
     "_io",
 )
 MAX_FILE_LINES = 400
