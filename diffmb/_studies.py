@@ -168,7 +168,7 @@ def sweep(fn: Callable[[Any], Any], mech: Any, grid: Mapping[str, Any], *, chunk
 def monte_carlo(
     fn: Callable[[Any], Any],
     mech: Any,
-    spreads: Mapping[str, AbstractSpread],
+    spreads: Mapping[str, Any],
     *,
     samples: int,
     seed: int = 0,
