@@ -202,6 +202,45 @@ from ._io._results import save as save
 
 # DIFFERENTIATE and BATCH
 from ._batches import batch as batch
+from ._curves import Bar as Bar
+from ._curves import Curves as Curves
+from ._curves import Tornado as Tornado
 from ._sensitivity import Influence as Influence
 from ._sensitivity import Sensitivity as Sensitivity
 from ._sensitivity import sensitivity as sensitivity
+from ._studies import AbstractSpread as AbstractSpread
+from ._studies import Failure as Failure
+from ._studies import LogNormal as LogNormal
+from ._studies import Normal as Normal
+from ._studies import Sweep as Sweep
+from ._studies import Uniform as Uniform
+from ._studies import monte_carlo as monte_carlo
+from ._studies import sweep as sweep
+
+# OPTIMISE
+from ._evaluations import Evaluations as Evaluations
+from ._evaluations import Record as Record
+from ._methods import SLSQP as SLSQP
+from ._methods import AbstractMethod as AbstractMethod
+from ._methods import Adam as Adam
+from ._methods import DifferentialEvolution as DifferentialEvolution
+from ._methods import LBFGSB as LBFGSB
+from ._methods import NelderMead as NelderMead
+from ._methods import Optax as Optax
+from ._methods import TrustConstr as TrustConstr
+from ._optimise import optimise as optimise
+from ._optimum import Iterate as Iterate
+from ._optimum import Optimum as Optimum
+from ._optimum import Start as Start
+from ._problem import Limit as Limit
+from ._transforms import Log as Log
+from ._transforms import Same as Same
+
+# FIT
+from ._channels import read_channel as read_channel
+from ._experiment import Experiment as Experiment
+from ._fit import Fit as Fit
+from ._fit import fit as fit
+from ._identify import Identified as Identified
+from ._measurement import Measurement as Measurement
+from ._measurement import read_csv as read_csv
