@@ -153,3 +153,6 @@ from ._batches import batch as batch
 from ._sensitivity import Influence as Influence
 from ._sensitivity import Sensitivity as Sensitivity
 from ._sensitivity import sensitivity as sensitivity
+
+# OPTIMAL CONTROL
+from . import control as control

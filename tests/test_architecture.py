@@ -69,6 +69,8 @@ ORDER = (
     "_equilibrium",
     "_sensitivity",
     "_batches",
+    "_control",
+    "control",
     "_io",
 )
 MAX_FILE_LINES = 400
