@@ -1,8 +1,7 @@
-"""OPTIMAL CONTROL: `mb.control`. Describe a `Problem`; `collocation` solves it, loops included."""
+"""OPTIMAL CONTROL, `mb.control`: describe a `Problem`, then solve it by `collocation`, `shooting` or `ilqr`."""
 
 from ._control._collocation import collocation as collocation
-from ._control._problem import Free as Free
-from ._control._problem import Path as Path
-from ._control._problem import Problem as Problem
-from ._control._solution import Progress as Progress
-from ._control._solution import Solution as Solution
+from ._control._ilqr import Track as Track, Tracking as Tracking, ilqr as ilqr
+from ._control._problem import Free as Free, Path as Path, Problem as Problem
+from ._control._shooting import shooting as shooting
+from ._control._solution import Progress as Progress, Solution as Solution

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import MechanismError
+from . import _radau as radau
 from ._guess import course_of, unknowns
 from ._interior_point import Iterate, first_iterate, minimise
 from ._mesh import estimate, refined
@@ -13,7 +14,7 @@ from ._nlp import Program
 from ._problem import Problem
 from ._solution import REASONS, Progress, Solution, all_lam, check, missed
 from ._system import System, choose_system
-from ._transcription import Mesh, transcribe, unpack
+from ._transcription import Mesh, Unknowns, leaps, transcribe, unpack
 
 
 def collocation(
@@ -58,11 +59,10 @@ def collocation(
         ends = np.array(mesh.ends)
         tell = None if callback is None else (lambda it: callback(Progress(ends, it)))
         found = minimise(program, iterate, tolerance=tolerance, max_iterations=max_iterations, callback=tell)
-        solution = _solution(system, mesh, program, *found)
+        solution = finish(system, mesh, program, unpack(system, mesh, found[0]), *found, throw)
         rounds, resume = rounds + 1, None
-        fine = accuracy is None or solution.errors.max() <= accuracy
-        if fine or not solution.converged or rounds > max_rounds:
-            return check(solution, throw)
+        if accuracy is None or solution.errors.max() <= accuracy or not solution.converged or rounds > max_rounds:
+            return solution
         course, mesh = solution.course(), refined(mesh, solution.errors, accuracy)
 
 
@@ -81,8 +81,9 @@ def _check(program: Program, iterate: Iterate) -> Iterate:
     return iterate
 
 
-def _solution(system: System, mesh: Mesh, program: Program, x: np.ndarray, it: Iterate, ended: str) -> Solution:
-    w = unpack(system, mesh, x)
+def finish(system: System, mesh: Mesh, program: Program, w: Unknowns, x: np.ndarray, it: Iterate, ended: str,
+           throw: bool, inputs: np.ndarray | None = None) -> Solution:  # fmt: skip
+    """What was found, looked at from outside: all rows, all conditions, the error of the mesh."""
     cost, rows = program.values(x)
     by_row, by_bound = program.violation(x, rows)
     worst = int(np.argmax(by_row)) if len(by_row) else 0
@@ -94,10 +95,15 @@ def _solution(system: System, mesh: Mesh, program: Program, x: np.ndarray, it: I
     if ended == "converged" and dropped > max(1e-6, 100 * violation):
         ended, reason = "infeasible", f"{REASONS['infeasible']}: {name} misses by {dropped:.3g}, whatever the motion"
     first = lambda a: np.concatenate([mesh.values_at(a, np.zeros(1)), a])
-    q, v, z = (np.asarray(part) for part in system.split(w.x))  # pyright: ignore[reportArgumentType]
-    errors = estimate(system, mesh, w) if np.isfinite(x).all() else np.full(len(mesh.ends) - 1, np.nan)
-    return Solution(
-        mesh.fractions * float(w.T), q, v, z, first(w.u), first(all_lam(system, w.lam)), cost,
-        float(max(violation, dropped)), float(it.errors[2]), errors, Progress(np.array(mesh.ends), it), system, mesh,
-        ended == "converged", reason,
+    q, v, z = system.split(w.x)
+    signal = (radau.points(mesh.s), w.u.reshape(len(mesh.ends) - 1, mesh.s, -1))
+    if inputs is None:
+        errors = estimate(system, mesh, w) if np.isfinite(x).all() else np.full(len(mesh.ends) - 1, np.nan)
+    else:
+        signal, errors = (np.array([0.0, 1.0]), inputs), np.zeros(0)
+    solution = Solution(
+        mesh.fractions * float(w.T), q, v, z, first(w.u), first(all_lam(system, w.lam)), cost - leaps(mesh, w),
+        float(max(violation, dropped)), float(it.errors[2]), errors, Progress(np.array(mesh.ends), it), system,
+        signal[1], tuple(signal[0].tolist()), mesh, ended == "converged", reason,
     )  # fmt: skip
+    return check(solution, throw)

@@ -2,7 +2,9 @@
 
 Without anything better the mechanism goes from its start to its end at constant speeds,
 
-    q(s) = retract(q_0, s d)      d = difference(q_0, q_f)      v = d / T      then closed by Gauss-Newton steps on phi
+    q(s) = retract(q_0, s d)      d = difference(q_0, q_f)      v = d / T
+
+with loops closed step by step (what the end fixes is led there, the rest follows), so that no branch is changed.
 """
 
 from typing import Any
@@ -44,41 +46,61 @@ def course_of(problem: Problem, given: Any) -> Course:
     )
 
 
-def _attitude(problem: Problem, c: Condition, before: np.ndarray | None) -> np.ndarray:
-    """x at one end: the fixed numbers, the others as before or neutral, loops closed."""
+def _put(problem: Problem, c: Condition, x: np.ndarray) -> np.ndarray:
+    """x with the numbers of a condition, inside the bounds, at rest where nothing else is said."""
     m = problem.model
-    x = np.concatenate([m.pack(problem.guess), np.zeros(m.nv), m.start_states()]) if before is None else before.copy()
-    middle = problem.limits["x"]
-    inside = np.clip(x, *middle)
-    x = np.where(np.isfinite(inside), inside, x)
+    x = np.clip(x, *problem.limits["x"])
     x[m.nq : m.nq + m.nv] = 0.0
     x[np.array(c.which, int)] = c.values
-    if m.nc:
-        held = {j: x[m.coordinates(j)] for j in m.inboard if _fixed(m, j, c)}
-        guess = {j: x[m.coordinates(j)] for j in m.inboard}
-        if not (m.levels == 0).any() or len(held) == len(m.inboard):
-            return x
-        x[: m.nq] = assemble(m, held, guess=guess).q
     return x
 
 
-def _fixed(m: Model, joint: str, c: Condition) -> bool:
-    part = m.coordinates(joint)
-    return part.stop > part.start and set(range(part.start, part.stop)) <= set(c.which)
+def _held(m: Model, x: np.ndarray, c: Condition) -> dict[str, np.ndarray]:
+    """The coordinates of joints that a condition fixes."""
+    parts = {j: m.coordinates(j) for j in m.inboard}
+    return {j: x[p] for j, p in parts.items() if p.stop > p.start and set(range(p.start, p.stop)) <= set(c.which)}
+
+
+def _way(problem: Problem, steps: int = 16) -> np.ndarray:
+    """States from start to end. Loops are closed step by step, so that they stay on the branch of the start."""
+    m = problem.model
+    neutral = np.concatenate([m.pack(problem.guess), np.zeros(m.nv), m.start_states()])
+    x0 = _put(problem, problem.start, neutral)
+    loops = bool((m.levels == 0).any())
+    if loops:
+        held = _held(m, x0, problem.start)
+        x0[: m.nq] = assemble(m, held, guess={j: x0[m.coordinates(j)] for j in m.inboard if j not in held}).q
+    x1 = _put(problem, problem.end, x0)
+    d = np.asarray(difference(m, jnp.asarray(x0[: m.nq]), jnp.asarray(x1[: m.nq])))
+    move = jax.jit(lambda s: retract(m, jnp.asarray(x0[: m.nq]), s * d))
+    way, q = [], x0[: m.nq]
+    for s in np.linspace(0.0, 1.0, steps + 1):
+        x = (1 - s) * x0 + s * x1
+        x[: m.nq] = move(s)
+        if loops and s > 0:
+            held = _held(m, x, problem.end)
+            before = {j: q[m.coordinates(j)] for j in m.inboard if j not in held}
+            state = assemble(m, held, guess=before, throw=False)
+            x[: m.nq] = state.q if bool(state.ok) else q
+        q = x[: m.nq]
+        way.append(x)
+    return np.stack(way)
 
 
 def _straight(problem: Problem) -> Course:
+    """Along `_way` at the pace of the guessed duration."""
     m, T = problem.model, problem.duration[2]
-    x0 = _attitude(problem, problem.start, None)
-    x1 = _attitude(problem, problem.end, x0)
-    d = difference(m, jnp.asarray(x0[: m.nq]), jnp.asarray(x1[: m.nq]))
+    way = jnp.asarray(_way(problem))
+    last = len(way) - 1
 
     @jax.jit
     def states(fractions):
         def one(s):
-            q = retract(m, jnp.asarray(x0[: m.nq]), s * d)
-            z = (1 - s) * x0[m.nq + m.nv :] + s * x1[m.nq + m.nv :]
-            return jnp.concatenate([*closest(m, q, d / T, s * T), z])
+            k = jnp.clip(jnp.floor(s * last).astype(int), 0, last - 1)
+            d = difference(m, way[k, : m.nq], way[k + 1, : m.nq])
+            q = retract(m, way[k, : m.nq], (s * last - k) * d)
+            z = (1 - s) * way[0, m.nq + m.nv :] + s * way[-1, m.nq + m.nv :]
+            return jnp.concatenate([*closest(m, q, d * last / T, s * T), z])
 
         return jax.vmap(one)(fractions)
 
@@ -88,7 +110,7 @@ def _straight(problem: Problem) -> Course:
     return Course(T, lambda f: np.asarray(states(jnp.asarray(f))), lambda f: np.tile(u, (len(f), 1)))
 
 
-def closest(m: Model, q: Array, v: Array, t: Any, steps: int = 12) -> tuple[Array, Array]:
+def closest(m: Model, q: Array, v: Array, t: Any, steps: int = 4) -> tuple[Array, Array]:
     """(q, v) with loops closed, by least-squares steps."""
     if not m.nc or not (m.levels <= 1).any():
         return q, v

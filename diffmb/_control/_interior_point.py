@@ -33,18 +33,18 @@ class Iterate(eqx.Module):
     - `count`: iterations; `errors`: cost, violation, optimality at x.
     """
 
-    x: np.ndarray
-    y: np.ndarray
-    zl: np.ndarray
-    zu: np.ndarray
-    mu: np.ndarray
-    shift: np.ndarray
-    filter: np.ndarray
-    limits: np.ndarray
-    scale: np.ndarray
-    row_scale: np.ndarray
-    count: np.ndarray
-    errors: np.ndarray
+    x: np.ndarray = eqx.field(converter=np.asarray)
+    y: np.ndarray = eqx.field(converter=np.asarray)
+    zl: np.ndarray = eqx.field(converter=np.asarray)
+    zu: np.ndarray = eqx.field(converter=np.asarray)
+    mu: np.ndarray = eqx.field(converter=np.asarray)
+    shift: np.ndarray = eqx.field(converter=np.asarray)
+    filter: np.ndarray = eqx.field(converter=np.asarray)
+    limits: np.ndarray = eqx.field(converter=np.asarray)
+    scale: np.ndarray = eqx.field(converter=np.asarray)
+    row_scale: np.ndarray = eqx.field(converter=np.asarray)
+    count: np.ndarray = eqx.field(converter=np.asarray)
+    errors: np.ndarray = eqx.field(converter=np.asarray)
 
 
 class Scaled:
@@ -249,7 +249,7 @@ def _judge(at: Point, wall: Filter, found: Any, slope: float, step: float) -> st
 def _line_search(at: Point, wall: Filter, solve: Any, dx: np.ndarray, tau: float) -> tuple[np.ndarray, float] | None:
     """(x, step), or None when only a tiny step would do."""
     longest = lambda d: min(_longest(at.sl, d, tau), _longest(at.su, -d, tau))
-    slope = at.slope() @ dx
+    slope = float(at.slope() @ dx)
     step = first = longest(dx)
     least = _REJECTED
     if slope < 0:

@@ -28,7 +28,7 @@ class Free(eqx.Module):
     upper: float = eqx.field(static=True)
     guess: float = eqx.field(static=True)
 
-    def __init__(self, lower: float, upper: float, guess: float | None = None):
+    def __init__(self, lower: Any, upper: Any, guess: Any = None):
         if not 0.0 < lower < upper < np.inf:
             raise MechanismError(f"Free({lower}, {upper}): give a lower duration above zero and a larger, finite upper")
         guess = 0.5 * (lower + upper) if guess is None else guess
@@ -49,7 +49,7 @@ class Path(eqx.Module):
 class Condition(eqx.Module):
     """What holds at one end: numbers `values` at the places `which` of (q, v, z), and residuals of a function."""
 
-    values: Array
+    values: np.ndarray
     which: tuple[int, ...] = eqx.field(static=True)
     function: Callable | None = eqx.field(static=True)
 
@@ -80,12 +80,11 @@ class Problem(eqx.Module):
     params: Any
     start: Condition
     end: Condition
-    duration: tuple[float, float, float] = eqx.field(static=True)  # lower, upper, guess
     places: tuple[tuple[str, str, int, int], ...] = eqx.field(static=True)  # name, "tau" or "u", start, stop
     running: Any = eqx.field(static=True)
     terminal: Callable | None = eqx.field(static=True)
     path: tuple[Path, ...]
-    limits: dict[str, np.ndarray]  # lower and upper of "u" and "x", (2, n)
+    limits: dict[str, np.ndarray]  # lower and upper of "u" and "x", (2, n); of the duration "T", and its guess, (3,)
     guess: dict[str, Any]
 
     def __init__(self, model: Model, inputs: Mapping[str, Any], *, start: Any, end: Any = None, duration: Any,
@@ -99,16 +98,23 @@ class Problem(eqx.Module):
         if not isinstance(duration, Free):
             if not 0.0 < float(duration) < np.inf:
                 raise MechanismError(f"the duration is {duration} s; give a positive one, or Free(lower, upper)")
-            duration = (float(duration),) * 3
+            duration = np.full(3, float(duration))
         else:
-            duration = (duration.lower, duration.upper, duration.guess)
-        self.duration = duration
+            duration = np.array([duration.lower, duration.upper, duration.guess])
         self.places, u_limits = _places(model, inputs)
-        self.limits = {"u": u_limits, "x": _state_limits(model, bounds or {}, speed_bounds or {})}
+        x_limits = _state_limits(model, bounds or {}, speed_bounds or {})
+        self.limits = {"u": u_limits, "x": x_limits, "T": duration}
         self.path = (path,) if isinstance(path, Path) else tuple(path)
         self.start = _condition(model, start, "start")
         self.end = _condition(model, end, "end")
         self._try_functions()
+        self._check_ends()
+
+    @property
+    def duration(self) -> tuple[float, float, float]:
+        """Lower and upper limit, and guess, s."""
+        lower, upper, guess = self.limits["T"]
+        return float(lower), float(upper), float(guess)
 
     @property
     def nx(self) -> int:
@@ -152,6 +158,14 @@ class Problem(eqx.Module):
             for k, i in enumerate(range(part.start, part.stop)):
                 names[self.model.nq + self.model.nv + i] = f"state {k} of connection {name!r}"
         return names
+
+    def _check_ends(self) -> None:
+        lower, upper = self.limits["x"]
+        for title, c in (("start", self.start), ("end", self.end)):
+            for k, value in zip(c.which, c.values):
+                if not lower[k] <= value <= upper[k]:
+                    name = self.state_names()[k]
+                    raise MechanismError(f"{title}: {name} = {value:g} is outside of its bounds {lower[k]:g}, {upper[k]:g}")
 
     def _try_functions(self) -> None:
         """Shapes of the user's functions, before anything is compiled."""
@@ -224,8 +238,11 @@ def _condition(model: Model, given: Any, title: str) -> Condition:
     unknown = set(given) - {"q", "v", "z", "residual"}
     if unknown:
         raise MechanismError(f"{title} holds {sorted(unknown)}; it may hold 'q', 'v', 'z' and 'residual'")
-    finders = {"q": (0, model.nq, model.coordinates), "v": (model.nq, model.nv, model.speeds)}
-    finders["z"] = (model.nq + model.nv, model.nz, model.states)
+    finders: dict[str, tuple[int, int, Callable[[str], slice]]] = {
+        "q": (0, model.nq, lambda name: model.coordinates(name)),
+        "v": (model.nq, model.nv, lambda name: model.speeds(name)),
+        "z": (model.nq + model.nv, model.nz, lambda name: model.states(name)),
+    }
     which, values = [], []
     for key, (offset, size, find) in finders.items():
         value = given.get(key)
@@ -242,4 +259,4 @@ def _condition(model: Model, given: Any, title: str) -> Condition:
                 raise MechanismError(f"{what} has {np.shape(number)}, not {need} numbers") from error
             which += range(offset + where.start, offset + where.stop)
             values += list(numbers)
-    return Condition(np.asarray(values, float), tuple(which), given.get("residual"))  # pyright: ignore
+    return Condition(np.asarray(values, float), tuple(which), given.get("residual"))

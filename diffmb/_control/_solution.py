@@ -13,7 +13,6 @@ from .._closure import constraint_rate, constraint_residual
 from .._errors import MechanismError
 from .._simulate import simulate
 from .._trajectory import Trajectory
-from . import _radau as radau
 from ._guess import Course
 from ._interior_point import Iterate
 from ._problem import Problem
@@ -81,6 +80,8 @@ class Solution(eqx.Module):
     errors: np.ndarray
     progress: Progress
     system: System
+    inputs: np.ndarray  # (intervals, places, nu)
+    places: tuple[float, ...] = eqx.field(static=True)
     mesh: Mesh = eqx.field(static=True)
     converged: bool = eqx.field(static=True)
     reason: str = eqx.field(static=True)
@@ -112,13 +113,9 @@ class Solution(eqx.Module):
 
     def signals(self) -> dict[str, Signal]:
         """The chosen inputs as functions of time, for `mb.simulate(inputs=...)`."""
-        s, ends = self.mesh.s, jnp.asarray(np.array(self.mesh.ends) * self.duration)
-        places = tuple(radau.points(s).tolist())
-        found = {}
-        for name, *_ in self.problem.places:
-            values = self.u[1:, self.problem.input(name)]
-            found[name] = Signal(ends, jnp.asarray(values.reshape(len(ends) - 1, s, -1)), places)
-        return found
+        ends = jnp.asarray(np.array(self.mesh.ends) * self.duration)
+        cut = lambda name: jnp.asarray(self.inputs[:, :, self.problem.input(name)])
+        return {name: Signal(ends, cut(name), self.places) for name, *_ in self.problem.places}
 
     def trajectory(self, ts: Any = None, **options: Any) -> Trajectory:
         """The same motion by `mb.simulate` from the start, with the inputs found: an independent check.

@@ -21,9 +21,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._closure import constraint_acceleration, constraint_jacobian, constraint_rate, constraint_residual
-from .._dynamics import inverse_dynamics
-from .._kinematics import qdot, unit_quaternions
+from .._batch import batch_last
+from .._closure import (
+    all_rows,
+    constraint_jacobian,
+    constraint_rate,
+    constraint_residual,
+    positions,
+    rate_rows,
+    rates,
+    row_loads,
+    row_values,
+)
+from .._configuration import accelerations, configuration, twists, world_inertias
+from .._dynamics import loads, project
+from .._kinematics import qdot, retract, unit_quaternions
 from .._model import Model
 from .._motion import accelerations_of, choose, connection_motion
 from ._problem import Condition, Problem
@@ -62,7 +74,7 @@ class System(eqx.Module):
         p = self.problem
         return p.nx, len(self.rows), len(self._level(0)), len(self.quaternions), p.nu
 
-    def split(self, x: Array) -> tuple[Array, Array, Array]:
+    def split(self, x: Any) -> tuple[Any, Any, Any]:
         nq, nv = self.model.nq, self.model.nv
         return x[..., :nq], x[..., nq : nq + nv], x[..., nq + nv :]
 
@@ -85,16 +97,16 @@ class System(eqx.Module):
         """(1), its rates multiplied with dt; xd is the change of x in dt."""
         m, (q, v, z), (qd, vd, zd) = self.model, self.split(x), self.split(xd)
         tau, zdot = self.motion(t, q, v, z, u)
-        push, load = v, inverse_dynamics(m, q, v, vd / dt, t)
-        if self.rows:
-            G = constraint_jacobian(m, q, t)
-            push = push + G[self._level(0)].T @ mu
-            load = load + G[np.array(self.rows)].T @ lam
-        rate = qdot(m, q, push)
+        wide = lambda rows, values: jnp.zeros(m.nc, q.dtype).at[rows].set(values)
+        load, push, phi, rate, acceleration = _equations(
+            m, q, v, vd / dt, t, wide(np.array(self.rows, int), lam), wide(self._level(0), mu)
+        )
+        change = qdot(m, q, v + push)
         if self.quaternions:
-            rate = rate + 0.5 * jax.vjp(self.norms, q)[1](eta)[0]
+            change = change + 0.5 * jax.vjp(self.norms, q)[1](eta)[0]
         return jnp.concatenate([
-            qd - dt * rate, dt * (load - tau), zd - dt * zdot, self.closed(t, q, v), self.accelerated(t, q, v, vd / dt)
+            qd - dt * change, dt * (load - tau), zd - dt * zdot, self.norms(q), phi[self._places(0, 0)],
+            rate[self._places(1, 0, 1)], acceleration[self._level(2)]
         ])  # fmt: skip
 
     def closed(self, t: Array, q: Array, v: Array) -> Array:
@@ -105,12 +117,6 @@ class System(eqx.Module):
         if len(self._level(0, 1)):
             found.append(constraint_rate(m, q, v, t)[self._places(1, 0, 1)])
         return jnp.concatenate(found)
-
-    def accelerated(self, t: Array, q: Array, v: Array, vd: Array) -> Array:
-        """Rows that exist at acceleration level alone."""
-        if not len(self._level(2)):
-            return jnp.zeros(0, q.dtype)
-        return constraint_acceleration(self.model, q, v, vd, t)[self._level(2)]
 
     def row_names(self) -> list[str]:
         """The rows of `residual` in words."""
@@ -137,6 +143,18 @@ class System(eqx.Module):
         places = min(self.model.nc, self.model.nv)
         chosen = jnp.asarray([*self.rows, *[-1] * (places - len(self.rows))], q.dtype)
         return jnp.concatenate([qdot(self.model, q, v), accelerations_of(self.model, chosen, q, v, tau, t), zd])
+
+    def closest(self, t: Array, x: Array) -> Array:
+        """x with loops closed: two least-squares steps on phi, one on the speeds, from a state that is nearly closed."""
+        q, v, z = self.split(x)
+        q = unit_quaternions(self.model, q)
+        for _ in range(2 * bool(len(self._level(0)))):
+            G = constraint_jacobian(self.model, q, t)[self._level(0)]
+            q = retract(self.model, q, -_shortest(G, constraint_residual(self.model, q, t)[self._places(0, 0)]))
+        if len(self._level(0, 1)):
+            G = constraint_jacobian(self.model, q, t)[self._level(0, 1)]
+            v = v - _shortest(G, constraint_rate(self.model, q, v, t)[self._places(1, 0, 1)])
+        return jnp.concatenate([q, v, z])
 
     def running(self, t: Array, x: Array, u: Array) -> Array:
         p = self.problem
@@ -180,6 +198,12 @@ class System(eqx.Module):
         size = jax.eval_shape(lambda t, x: self.condition(at, t, x), *sizes).shape[0]
         return found + [f"{at}: row {k} of its 'residual'" for k in range(size - len(found))]
 
+    def end_names(self) -> list[str]:
+        """The rows of `at_start` and `at_end` in words."""
+        first = [*(f"start: {name}" for name in self.closed_names()), *self.condition_names("start")]
+        last = self.condition_names("end")
+        return [first[k] for k in self.start_rows] + [last[k] for k in self.end_rows]
+
     def at_start(self, t: Array, x: Array) -> Array:
         """Independent rows of closure and condition."""
         q, v, _ = self.split(x)
@@ -188,6 +212,30 @@ class System(eqx.Module):
     def at_end(self, t: Array, x: Array) -> Array:
         """Rows of the condition that do not follow from closure."""
         return self.condition("end", t, x)[np.array(self.end_rows, int)]
+
+
+@batch_last
+def _equations(model: Model, q, v, vd, t, lam, mu) -> tuple[Array, ...]:
+    """From one look at the configuration: M vd + c + G^T lam, G^T mu, phi, G v - nu, G vd - gamma. Batch axis last."""
+    c = configuration(model, q, t)
+    V, own = twists(model, c, q, v, t)
+    A = accelerations(model, c, own, vd)
+    F = loads(model, c, world_inertias(model, c), V, A, ())
+    if not model.nc:
+        return project(model, c, F), jnp.zeros_like(v), lam, lam, lam
+    if (model.levels == 2).any():
+        rows = all_rows(model, c, q, v, vd, V, A, t)
+        speed, acceleration = rates(model, c, q, v, V, t), row_values(rows, c)
+    else:
+        rows = rate_rows(model, c, q, v, V, t)
+        speed, acceleration = row_values(rows, c), lam
+    (F_lam, lam_direct), (F_mu, mu_direct) = (row_loads(model, c, rows, y) for y in (lam, mu))
+    push = project(model, c, F_mu) + mu_direct
+    return project(model, c, F + F_lam) + lam_direct, push, positions(model, c, q, t), speed, acceleration
+
+
+def _shortest(G: Array, b: Array) -> Array:
+    return G.T @ jnp.linalg.solve(G @ G.T, b)
 
 
 def choose_system(problem: Problem, T: Any, xs: Any, fractions: Any) -> System:

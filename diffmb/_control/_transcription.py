@@ -6,6 +6,9 @@ Interval i from t_i to t_i + h_i T has s Radau points; there the unknowns are y 
     residual(t_ij, h_i T, sum_k D_jk x_ik, y_ij) = 0          x_i0 = end of the interval before                      (1)
     cost = terminal + T sum_ij h_i b_j running(t_ij, x_ij, u_ij)                                                    (2)
 
+    (2) is minimised with _LEAP times the integral of |mu|^2 added: as mu is an error of the mesh this does not matter to a motion that the
+    mesh resolves (it is of order 2 s + 2), but it forbids to leap from one branch of a loop to another within an interval
+
 so that inputs and multipliers may jump from one interval to the next, and positions and speeds are closed everywhere.
 """
 
@@ -21,6 +24,8 @@ from . import _radau as radau
 from ._nlp import Family, Program
 from ._problem import Problem
 from ._system import System
+
+_LEAP = 1e-2
 
 
 class Mesh(eqx.Module):
@@ -64,12 +69,12 @@ class Mesh(eqx.Module):
 class Unknowns(eqx.Module):
     """The unknowns of a mesh by name: x (points + 1, nx), the others (points, ...), T."""
 
-    x: np.ndarray
-    lam: np.ndarray
-    mu: np.ndarray
-    eta: np.ndarray
-    u: np.ndarray
-    T: np.ndarray
+    x: np.ndarray = eqx.field(converter=np.asarray)
+    lam: np.ndarray = eqx.field(converter=np.asarray)
+    mu: np.ndarray = eqx.field(converter=np.asarray)
+    eta: np.ndarray = eqx.field(converter=np.asarray)
+    u: np.ndarray = eqx.field(converter=np.asarray)
+    T: np.ndarray = eqx.field(converter=np.asarray)
 
     def pack(self) -> np.ndarray:
         y = np.concatenate([self.x[1:], self.lam, self.mu, self.eta, self.u], 1)
@@ -80,7 +85,8 @@ def unpack(system: System, mesh: Mesh, w: np.ndarray) -> Unknowns:
     nx, *rest = system.sizes
     y = w[nx:-1].reshape(-1, nx + sum(rest))
     parts = np.split(y, np.cumsum([nx, *rest[:-1]]), 1)
-    return Unknowns(np.concatenate([w[None, :nx], parts[0]]), *parts[1:], w[-1])
+    lam, mu, eta, u = parts[1:]
+    return Unknowns(np.concatenate([w[None, :nx], parts[0]]), lam, mu, eta, u, w[-1])
 
 
 def _split_local(system: System, l: Array) -> tuple[Array, ...]:
@@ -94,7 +100,7 @@ def _at_point(system: System, l: Array, s: Array) -> tuple[Array, Array]:
     xd, x, lam, mu, eta, u, (T,) = _split_local(system, l)
     t, dt = s[0] * T, s[1] * T
     rows = [system.residual(t, dt, xd, x, lam, mu, eta, u), system.path(t, x, u)]
-    return dt * s[2] * system.running(t, x, u), jnp.concatenate(rows)
+    return dt * s[2] * (system.running(t, x, u) + _LEAP * mu @ mu), jnp.concatenate(rows)
 
 
 def at_first(system: System, l: Array, s: Array) -> tuple[Array, Array]:
@@ -153,6 +159,12 @@ def transcribe(system: System, mesh: Mesh) -> Program:
     return Program(families, size, lower, upper, *row_limits, _namer(system, mesh, names))
 
 
+def leaps(mesh: Mesh, w: Unknowns) -> float:
+    """What |mu|^2 adds to the cost."""
+    b = np.repeat(mesh.h, mesh.s) * np.tile(radau.weights(mesh.s), len(mesh.h)) * float(w.T)
+    return _LEAP * float(b @ (w.mu**2).sum(1))
+
+
 def _limits(problem: Problem, ny: int, nx: int, points: int, k: int) -> np.ndarray:
     x, u = problem.limits["x"][k], problem.limits["u"][k]
     free = np.full(ny - nx - len(u), (-np.inf, np.inf)[k])
@@ -161,10 +173,7 @@ def _limits(problem: Problem, ny: int, nx: int, points: int, k: int) -> np.ndarr
 
 def _namer(system: System, mesh: Mesh, names: list[str]) -> Any:
     at = mesh.fractions[1:]
-    first = [*system.closed_names(), *system.condition_names("start")]
-    last = system.condition_names("end")
-    more = [first[k] if "start" in first[k] else f"start: {first[k]}" for k in system.start_rows]
-    more += [last[k] for k in system.end_rows]
+    more = system.end_names()
 
     def name(row: int) -> str:
         point, own = divmod(row, len(names))
