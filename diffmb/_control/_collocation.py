@@ -36,8 +36,8 @@ def collocation(
     **Arguments:**
 
     - `nodes`: number of intervals at first; `points`: Radau points in each, order 2 points - 1.
-    - `guess`: a trajectory of `mb.simulate`, a solution (of another mesh, or a similar problem), or None for a straight
-        way from start to end.
+    - `guess`: a trajectory of `mb.simulate`, a solution (of another mesh or a similar problem), a `Guess`, or None for
+        a straight way from start to end.
     - `accuracy`: refine the mesh until the estimated relative error of each interval is below; None keeps the mesh.
     - `tolerance`: of all conditions and of optimality.
     - `max_rounds`, `max_iterations`: limits of refinements and of iterations on one mesh.

@@ -7,6 +7,7 @@ Without anything better the mechanism goes from its start to its end at constant
 with loops closed step by step (what the end fixes is led there, the rest follows), so that no branch is changed.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -26,15 +27,21 @@ from ._system import System
 from ._transcription import Mesh, Unknowns
 
 
-class Course:
-    """States and inputs as functions of the fraction of the duration T."""
+class Guess:
+    """A motion to start from, by functions of many fractions f (n,) of the duration T, s.
 
-    def __init__(self, T: float, states: Any, inputs: Any):
-        self.T, self.states, self.inputs = T, states, inputs
+    - `states(f)`: (n, nx) numbers (q, v, z); `inputs(f)`: (n, nu), in the order of the problem's inputs.
+    """
+
+    def __init__(self, T: float, states: Callable[[Any], Any], inputs: Callable[[Any], Any]):
+        self.T, self.states, self.inputs = float(T), states, inputs
+
+    def course(self) -> "Guess":
+        return self
 
 
-def course_of(problem: Problem, given: Any) -> Course:
-    """From nothing, from a trajectory, or from what has `.course()`."""
+def course_of(problem: Problem, given: Any) -> Guess:
+    """From nothing, a trajectory, a solution, or as it is."""
     if given is None:
         return _straight(problem)
     if isinstance(given, Trajectory):
@@ -42,7 +49,7 @@ def course_of(problem: Problem, given: Any) -> Course:
     if hasattr(given, "course"):
         return given.course()
     raise MechanismError(
-        f"guess is {type(given).__name__}; give None, a trajectory of mb.simulate or a solution of mb.control"
+        f"guess is {type(given).__name__}; give None, a trajectory of mb.simulate, a solution, or mb.control.Guess"
     )
 
 
@@ -87,7 +94,7 @@ def _way(problem: Problem, steps: int = 16) -> np.ndarray:
     return np.stack(way)
 
 
-def _straight(problem: Problem) -> Course:
+def _straight(problem: Problem) -> Guess:
     """Along `_way` at the pace of the guessed duration."""
     m, T = problem.model, problem.duration[2]
     way = jnp.asarray(_way(problem))
@@ -107,7 +114,7 @@ def _straight(problem: Problem) -> Course:
     lower, upper = problem.limits["u"]
     finite = np.isfinite(lower) & np.isfinite(upper)
     u = np.clip(0.5 * (np.where(finite, lower, 0.0) + np.where(finite, upper, 0.0)), lower, upper)
-    return Course(T, lambda f: np.asarray(states(jnp.asarray(f))), lambda f: np.tile(u, (len(f), 1)))
+    return Guess(T, lambda f: np.asarray(states(jnp.asarray(f))), lambda f: np.tile(u, (len(f), 1)))
 
 
 def closest(m: Model, q: Array, v: Array, t: Any, steps: int = 4) -> tuple[Array, Array]:
@@ -128,7 +135,7 @@ def closest(m: Model, q: Array, v: Array, t: Any, steps: int = 4) -> tuple[Array
     return q, v - jnp.linalg.pinv(G, rtol=1e-8) @ constraint_rate(m, q, v, t)
 
 
-def _along(problem: Problem, traj: Trajectory) -> Course:
+def _along(problem: Problem, traj: Trajectory) -> Guess:
     """A simulation of the same model, its inputs those that the problem chooses."""
     m = problem.model
     if (traj.model.nq, traj.model.nv, traj.model.nz) != (m.nq, m.nv, m.nz) or traj.ts.ndim != 1:
@@ -150,10 +157,10 @@ def _along(problem: Problem, traj: Trajectory) -> Course:
         columns = [(tau if which == "tau" else u)[:, start:stop] for _, which, start, stop in problem.places]
         return np.concatenate([np.zeros((len(f), 0)), *map(np.asarray, columns)], 1)
 
-    return Course(T, states, inputs)
+    return Guess(T, states, inputs)
 
 
-def unknowns(system: System, mesh: Mesh, course: Course) -> Unknowns:
+def unknowns(system: System, mesh: Mesh, course: Guess) -> Unknowns:
     """The unknowns of a mesh along a course."""
     f, m = mesh.fractions, system.model
     x, u = course.states(f), course.inputs(f[1:])

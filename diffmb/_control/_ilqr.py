@@ -81,7 +81,8 @@ def _roll(system: System, x0: Array, us: Array, ts: Array, dt: Array) -> tuple[A
     """States (steps + 1, nx) and cost."""
 
     def one(x, at):
-        after, cost = _step(system, x, *at, dt)
+        u, t = at
+        after, cost = _step(system, x, u, t, dt)
         return after, (x, cost)
 
     last, (xs, costs) = jax.lax.scan(one, x0, (us, ts))
@@ -105,6 +106,7 @@ def _gains(Quu: Array, Qu: Array, Qux: Array, u: Array, lower: Array, upper: Arr
     """(2), and which inputs are free."""
     n = len(u)
     fixed, k = jnp.zeros(n, bool), jnp.zeros(n, u.dtype)
+    free, H = ~fixed, Quu
     for _ in range(n + 1):
         held = jnp.where(fixed, jnp.clip(k, lower - u, upper - u), 0.0)
         free = ~fixed
@@ -157,8 +159,8 @@ def ilqr(problem: Problem, steps: int = 100, *, guess: Any = None, tolerance: fl
          ) -> Tracking:  # fmt: skip
     """Inputs and feedback gains for a fixed duration by iterative LQR: quick, for tracking and stabilising.
 
-    The start must be fixed; what is wanted on the way and at the end is said by the costs, the reference in `params`. Of
-    the bounds those of inputs are kept. `tolerance`: of the fall of the cost that one more iteration promises, and of
+    The start must be fixed; what is wanted on the way and at the end is said by the costs, the reference in `params`.
+    Of the bounds those of inputs are kept. `tolerance`: of the fall of the cost that one more iteration promises, and of
     Q_u relative to the cost. The others as in `collocation`.
     """
     _check(problem)
@@ -172,7 +174,8 @@ def ilqr(problem: Problem, steps: int = 100, *, guess: Any = None, tolerance: fl
     x0 = jnp.asarray(x[0])
     lower, upper = problem.limits["u"]
     u = np.clip(course.inputs(ts / T), lower, upper)
-    at = Track(u, np.asarray(0.0), *(np.asarray(np.nan),) * 2, np.asarray(0)) if resume is None else resume
+    nan = np.asarray(np.nan)
+    at = Track(u, np.asarray(0.0), nan, nan, np.asarray(0)) if resume is None else resume
     args = jnp.asarray(ts), jnp.asarray(dt)
     limits = jnp.asarray(problem.limits["u"])
     reason = "the limit of iterations was reached; raise max_iterations, or give a better guess"
@@ -185,7 +188,9 @@ def ilqr(problem: Problem, steps: int = 100, *, guess: Any = None, tolerance: fl
             break
         good = least > 0 and better < cost
         shift = at.shift / 10.0 if good else np.maximum(at.shift * 10.0, 1e-6)
-        at = Track(new if good else at.u, np.where(shift < 1e-9, 0.0, shift), np.where(good, better, cost), size, at.count + 1)
+        at = Track(
+            new if good else at.u, np.where(shift < 1e-9, 0.0, shift), np.where(good, better, cost), size, at.count + 1
+        )
         if shift > 1e10:
             reason = "no step makes the cost smaller; the motion may be unstable from the guess: give a better one"
             break
@@ -204,6 +209,8 @@ def _check(problem: Problem) -> None:
     if problem.duration[0] < problem.duration[1]:
         raise MechanismError("iLQR needs a fixed duration; collocation finds a free one")
     if problem.end.which or problem.end.function is not None or problem.path:
-        raise MechanismError("iLQR knows no conditions at the end or on the way; put them into the costs, or use collocation")
+        raise MechanismError(
+            "iLQR knows no conditions at the end or on the way; put them into the costs, or use collocation"
+        )
     if len(problem.start.which) < problem.nx:
         raise MechanismError("iLQR starts from a fixed state; give 'q' and 'v' of every joint in start=")

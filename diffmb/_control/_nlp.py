@@ -3,7 +3,7 @@
     minimise  sum_k cost_k(l_k)      subject to   lower <= rows_k(l_k) <= upper      x_lower <= x <= x_upper
     l_k = P_k x: the few unknowns, or constant combinations of them, that copy k sees
 
-    gradient = sum P_k^T dcost_k       Jacobian = [.. drows_k P_k ..]       Hessian = sum P_k^T d2(cost + y rows)_k P_k   (1)
+    gradient = sum P_k^T dcost_k     Jacobian = [.. drows_k P_k ..]     Hessian = sum P_k^T d2(cost + y rows)_k P_k  (1)
 
 The derivatives of all copies are one vmap each; (1) is a product of sparse matrices. Numbers of copies are padded to
 few sizes, so that another mesh of the same problem rarely compiles anew.
@@ -53,7 +53,7 @@ class Family:
     def __init__(self, fun: Local, theta: Any, P: Any, s: np.ndarray):
         self.fun, self.theta, self.copies = fun, theta, len(s)
         self.P = sp.csr_array(P)
-        self.width = self.P.shape[0] // self.copies
+        self.width = len(self.P.indptr[1:]) // self.copies
         self.PT = sp.csr_array(self.P.T)
         self.padded = _padded(self.copies)
         self.s = jnp.asarray(np.concatenate([s, np.repeat(s[:1], self.padded - self.copies, 0)]))

@@ -165,7 +165,9 @@ class Problem(eqx.Module):
             for k, value in zip(c.which, c.values):
                 if not lower[k] <= value <= upper[k]:
                     name = self.state_names()[k]
-                    raise MechanismError(f"{title}: {name} = {value:g} is outside of its bounds {lower[k]:g}, {upper[k]:g}")
+                    raise MechanismError(
+                        f"{title}: {name} = {value:g} is outside of its bounds {lower[k]:g}, {upper[k]:g}"
+                    )
 
     def _try_functions(self) -> None:
         """Shapes of the user's functions, before anything is compiled."""

@@ -1,4 +1,4 @@
-"""Collocation at Radau's points, which include the end of an interval: polynomials of degree s through 0, c_1 .. c_s = 1.
+"""Collocation at Radau's points, which include the end of an interval: polynomials through 0, c_1 .. c_s = 1.
 
     x(c) = sum_j L_j(c) x_j           D_ij = L_j'(c_i)            integral over (0, 1) of f = sum_i b_i f(c_i)
 

@@ -2,7 +2,7 @@
 
 On interval i inputs go linearly from a_i to b_i, and may jump to the next. With Phi the fourth-order map of `_rk4`,
 
-    x_(i+1) = Phi(x_i, a_i, b_i, T)              cost = terminal + sum of the running cost, integrated alongside       (1)
+    x_(i+1) = Phi(x_i, a_i, b_i, T)           cost = terminal + sum of the running cost, integrated alongside       (1)
 
 Loops: the explicit equations (2) of `_system.py`, and at the end of each interval the nearest closed state. Exact first
 and second derivatives come from differentiating the steps; the program is sparse, one block for each interval.
@@ -134,4 +134,4 @@ def _program(system: System, ends: np.ndarray, steps: int) -> Program:
         at, k = divmod(row, len(own))
         return f"{own[k]} (interval {at})" if at < n else more[row - n * len(own)]
 
-    return Program(families, size, *limits, *rows, name)
+    return Program(families, size, limits[0], limits[1], rows[0], rows[1], name)

@@ -13,7 +13,7 @@ from .._closure import constraint_rate, constraint_residual
 from .._errors import MechanismError
 from .._simulate import simulate
 from .._trajectory import Trajectory
-from ._guess import Course
+from ._guess import Guess
 from ._interior_point import Iterate
 from ._problem import Problem
 from ._system import System
@@ -60,8 +60,8 @@ class Signal(eqx.Module):
 class Solution(eqx.Module):
     """An optimal motion.
 
-    - `ts`, `q`, `v`, `z`, `u`: times, states and chosen inputs, one row for each time; `lam`: multipliers (times, nc) of
-        the loops, zero for redundant rows. Inputs and multipliers at a time that ends an interval are those before it.
+    - `ts`, `q`, `v`, `z`, `u`: times, states and chosen inputs, one row for each time; `lam`: multipliers (times, nc)
+        of the loops, zero for redundant rows. At a time that ends an interval inputs and multipliers are those before.
     - `cost`; `violation`: by how much the worst condition is missed; `optimality`: of the first-order conditions.
     - `reason`: why the search ended, in words; `converged`; `iterations`.
     - `errors`: the estimated error of each interval of the mesh, relative; `mesh`: the intervals.
@@ -128,17 +128,18 @@ class Solution(eqx.Module):
         start = assemble(m, jnp.asarray(self.q[0]), jnp.asarray(self.v[0]))
         return simulate(m, start, ts, inputs=self.signals(), z=jnp.asarray(self.z[0]), **options)
 
-    def course(self) -> Course:
+    def course(self) -> Guess:
         """The motion as a guess."""
         x = np.concatenate([self.q, self.v, self.z], 1)
         mesh, u = self.mesh, self.u[1:]
-        return Course(self.duration, lambda f: mesh.states_at(x, f), lambda f: mesh.values_at(u, f))
+        return Guess(self.duration, lambda f: mesh.states_at(x, f), lambda f: mesh.values_at(u, f))
 
     def __repr__(self) -> str:
         worst = f", error of the mesh {self.errors.max():.1e}" if len(self.errors) else ""
         return (
             f"Solution: cost {self.cost:.8g}, {self.duration:.6g} s, {len(self.mesh.ends) - 1} intervals{worst}, "
-            f"{self.iterations} iterations, violation {self.violation:.1e}, optimality {self.optimality:.1e}; {self.reason}"
+            f"{self.iterations} iterations, violation {self.violation:.1e}, optimality {self.optimality:.1e}; "
+            f"{self.reason}"
         )
 
 

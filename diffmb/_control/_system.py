@@ -145,7 +145,7 @@ class System(eqx.Module):
         return jnp.concatenate([qdot(self.model, q, v), accelerations_of(self.model, chosen, q, v, tau, t), zd])
 
     def closest(self, t: Array, x: Array) -> Array:
-        """x with loops closed: two least-squares steps on phi, one on the speeds, from a state that is nearly closed."""
+        """x, nearly closed, with loops closed: two least-squares steps on phi, one on the speeds."""
         q, v, z = self.split(x)
         q = unit_quaternions(self.model, q)
         for _ in range(2 * bool(len(self._level(0)))):
@@ -181,7 +181,8 @@ class System(eqx.Module):
             lower.append(np.broadcast_to(np.asarray(c.lower, float), (size,)))
             upper.append(np.broadcast_to(np.asarray(c.upper, float), (size,)))
             names += [f"path {c.name!r}" + (f" row {k}" if size > 1 else "") for k in range(size)]
-        return *(np.concatenate([np.zeros(0), *part]) for part in (lower, upper)), names
+        together = lambda parts: np.concatenate([np.zeros(0), *parts])
+        return together(lower), together(upper), names
 
     def condition(self, at: str, t: Array, x: Array) -> Array:
         """All that is asked for at the "start" or the "end": fixed places, then residuals of the user's function."""

@@ -6,10 +6,9 @@ Interval i from t_i to t_i + h_i T has s Radau points; there the unknowns are y 
     residual(t_ij, h_i T, sum_k D_jk x_ik, y_ij) = 0          x_i0 = end of the interval before                      (1)
     cost = terminal + T sum_ij h_i b_j running(t_ij, x_ij, u_ij)                                                    (2)
 
-    (2) is minimised with _LEAP times the integral of |mu|^2 added: as mu is an error of the mesh this does not matter to a motion that the
-    mesh resolves (it is of order 2 s + 2), but it forbids to leap from one branch of a loop to another within an interval
-
 so that inputs and multipliers may jump from one interval to the next, and positions and speeds are closed everywhere.
+To (2) a small multiple of the integral of |mu|^2 is added. As mu is an error of the mesh this does not matter to a
+motion that the mesh resolves (order 2 s + 2); it forbids leaps from one branch of a loop to another within an interval.
 """
 
 from typing import Any
@@ -156,7 +155,7 @@ def transcribe(system: System, mesh: Mesh) -> Program:
     row_limits = [np.concatenate([np.tile(np.concatenate([zeros, path]), n * s), ends])
                   for path in (path_lower, path_upper)]  # fmt: skip
     names = [*system.row_names(), *path_names]
-    return Program(families, size, lower, upper, *row_limits, _namer(system, mesh, names))
+    return Program(families, size, lower, upper, row_limits[0], row_limits[1], _namer(system, mesh, names))
 
 
 def leaps(mesh: Mesh, w: Unknowns) -> float:
