@@ -160,8 +160,8 @@ def ilqr(problem: Problem, steps: int = 100, *, guess: Any = None, tolerance: fl
     """Inputs and feedback gains for a fixed duration by iterative LQR: quick, for tracking and stabilising.
 
     The start must be fixed; what is wanted on the way and at the end is said by the costs, the reference in `params`.
-    Of the bounds those of inputs are kept. `tolerance`: of the fall of the cost that one more iteration promises, and of
-    Q_u relative to the cost. The others as in `collocation`.
+    Of the bounds those of inputs are kept. `tolerance`: of the fall of the cost, relative, that one more iteration
+    promises. The others as in `collocation`.
     """
     _check(problem)
     T = problem.duration[2]
