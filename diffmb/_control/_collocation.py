@@ -55,7 +55,7 @@ def collocation(
     rounds = 0
     while True:
         program = transcribe(system, mesh)
-        iterate = _begin(program, system, mesh, course, rounds) if resume is None else _check(program, resume.iterate)
+        iterate = _begin(program, system, mesh, course, rounds) if resume is None else same_size(program, resume.iterate)
         ends = np.array(mesh.ends)
         tell = None if callback is None else (lambda it: callback(Progress(ends, it)))
         found = minimise(program, iterate, tolerance=tolerance, max_iterations=max_iterations, callback=tell)
@@ -72,7 +72,8 @@ def _begin(program: Program, system: System, mesh: Mesh, course: Any, rounds: in
     return first_iterate(program, w) if rounds == 0 else first_iterate(program, w, mu=1e-4, room=1e-5)
 
 
-def _check(program: Program, iterate: Iterate) -> Iterate:
+def same_size(program: Program, iterate: Iterate) -> Iterate:
+    """The iterate, refused if it belongs to another program."""
     if len(iterate.y) != program.rows:
         raise MechanismError(
             f"resume holds an iterate with {len(iterate.y)} rows, the problem has {program.rows}; resume with the same "

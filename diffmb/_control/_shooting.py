@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from .._errors import MechanismError
-from ._collocation import finish
+from ._collocation import finish, same_size
 from ._guess import course_of
 from ._interior_point import first_iterate, minimise
 from ._nlp import Family, Program
@@ -94,7 +94,7 @@ def shooting(problem: Problem, nodes: int = 20, *, steps: int = 4, guess: Any = 
         y = np.concatenate([x[:-1], u.reshape(nodes, -1)], 1)
         iterate = first_iterate(program, np.concatenate([y.reshape(-1), x[-1], [course.T]]))
     else:
-        iterate = resume.iterate
+        iterate = same_size(program, resume.iterate)
     tell = None if callback is None else (lambda it: callback(Progress(ends, it)))
     w, it, ended = minimise(program, iterate, tolerance=tolerance, max_iterations=max_iterations, callback=tell)
     nx, nu = problem.nx, problem.nu
