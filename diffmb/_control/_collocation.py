@@ -55,7 +55,8 @@ def collocation(
     rounds = 0
     while True:
         program = transcribe(system, mesh)
-        iterate = _begin(program, system, mesh, course, rounds) if resume is None else same_size(program, resume.iterate)
+        begin = lambda: _begin(program, system, mesh, course, rounds)
+        iterate = begin() if resume is None else same_size(program, resume.iterate)
         ends = np.array(mesh.ends)
         tell = None if callback is None else (lambda it: callback(Progress(ends, it)))
         found = minimise(program, iterate, tolerance=tolerance, max_iterations=max_iterations, callback=tell)

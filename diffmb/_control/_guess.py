@@ -180,7 +180,8 @@ def _multipliers(system: System, ts: Array, xs: Array, vds: Any, us: Array) -> A
     @jax.vmap
     def one(t, x, vd, u):
         q, v, z = system.split(x)
-        rest = system.motion(t, q, v, z, u)[0] - inverse_dynamics(system.model, q, v, vd, t)
+        none = jnp.zeros(system.model.nc, q.dtype)
+        rest = system.motion(t, q, v, z, u, none)[0] - inverse_dynamics(system.model, q, v, vd, t)
         G = constraint_jacobian(system.model, q, t)[np.array(system.rows)]
         return jnp.linalg.pinv(G.T, rtol=1e-8) @ rest
 

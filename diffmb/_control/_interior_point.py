@@ -55,8 +55,8 @@ class Scaled:
         self.free = np.flatnonzero(program.upper > program.lower)
         self.slack = np.flatnonzero(program.row_upper > program.row_lower)
         p, s = program, self.slack
-        self.lower = np.concatenate([p.lower[self.free], p.row_lower[s]])
-        self.upper = np.concatenate([p.upper[self.free], p.row_upper[s]])
+        self.lower = _apart(np.concatenate([p.lower[self.free], p.row_lower[s]]), -1)
+        self.upper = _apart(np.concatenate([p.upper[self.free], p.row_upper[s]]), 1)
         self.n, self.m = len(self.lower), p.rows
         self.target = np.where(p.row_upper > p.row_lower, 0.0, p.row_lower)
         ones = (np.ones(len(s)), (s, np.arange(len(s))))
@@ -91,6 +91,11 @@ class Scaled:
         largest = abs(J).max(axis=1).toarray().reshape(-1) if J.shape[1] else np.ones(self.m)
         self.scale = np.asarray(min(1.0, 100.0 / max(np.abs(g).max(initial=0.0), 1e-12)))
         self.row_scale = np.minimum(1.0, 100.0 / np.maximum(largest, 1e-12))
+
+
+def _apart(bound: np.ndarray, side: int) -> np.ndarray:
+    """The bound, moved out by less than the tolerance, so that there is an inside even if other rows lead to it."""
+    return bound + side * 2e-9 * np.maximum(1.0, np.abs(np.where(np.isfinite(bound), bound, 0.0)))
 
 
 def _inside(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, room: float) -> np.ndarray:

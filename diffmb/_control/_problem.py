@@ -135,6 +135,12 @@ class Problem(eqx.Module):
             at += stop - start
         return found["tau"], found["u"]
 
+    def limits_at(self, side: int, c: "Condition") -> np.ndarray:
+        """Limits of (q, v, z) at one end, side 0 lower, 1 upper: none for what is fixed there, perhaps at its limit."""
+        found = self.limits["x"][side].copy()
+        found[np.array(c.which, int)] = (-np.inf, np.inf)[side]
+        return found
+
     def input(self, name: str) -> slice:
         """Where an input stands in u."""
         at = 0

@@ -108,7 +108,8 @@ def shooting(problem: Problem, nodes: int = 20, *, steps: int = 4, guess: Any = 
 
 
 def _program(system: System, ends: np.ndarray, steps: int) -> Program:
-    nx, nu, n = system.problem.nx, system.problem.nu, len(ends) - 1
+    p = system.problem
+    nx, nu, n = p.nx, p.nu, len(ends) - 1
     width = nx + 2 * nu
     size = n * width + nx + 1
     i = np.arange(n)[:, None]
@@ -122,12 +123,14 @@ def _program(system: System, ends: np.ndarray, steps: int) -> Program:
     ]
     limits = []
     for k in (0, 1):
-        x, u = system.problem.limits["x"][k], system.problem.limits["u"][k]
-        limits.append(np.concatenate([np.tile(np.concatenate([x, u, u]), n), x, [system.problem.duration[k]]]))
+        x, u = p.limits["x"][k], p.limits["u"][k]
+        inner = np.tile(np.concatenate([x, u, u]), (n, 1))
+        inner[0, :nx] = p.limits_at(k, p.start)
+        limits.append(np.concatenate([inner.reshape(-1), p.limits_at(k, p.end), [p.duration[k]]]))
     lower, upper, names = system.path_limits()
     ends_rows = np.zeros(families[1].rows + families[2].rows)
-    rows = [np.concatenate([np.tile(np.concatenate([np.zeros(nx), p, p]), n), ends_rows]) for p in (lower, upper)]
-    own = [*(f"the join of the {name}" for name in system.problem.state_names()), *names, *names]
+    rows = [np.concatenate([np.tile(np.concatenate([np.zeros(nx), a, a]), n), ends_rows]) for a in (lower, upper)]
+    own = [*(f"the join of the {name}" for name in p.state_names()), *names, *names]
     more = system.end_names()
 
     def name(row: int) -> str:

@@ -37,7 +37,7 @@ from .._configuration import accelerations, configuration, twists, world_inertia
 from .._dynamics import loads, project
 from .._kinematics import qdot, retract, unit_quaternions
 from .._model import Model
-from .._motion import accelerations_of, choose, connection_motion
+from .._motion import choose, connection_motion, rates_of
 from ._problem import Condition, Problem
 
 
@@ -78,11 +78,12 @@ class System(eqx.Module):
         nq, nv = self.model.nq, self.model.nv
         return x[..., :nq], x[..., nq : nq + nv], x[..., nq + nv :]
 
-    def motion(self, t: Array, q: Array, v: Array, z: Array, u: Array) -> tuple[Array, Array]:
-        """(tau, zd) with the loads of connections."""
+    def motion(self, t: Array, q: Array, v: Array, z: Array, u: Array, lam: Array) -> tuple[Array, Array]:
+        """(tau, zd) with the loads of connections; some follow the multipliers lam (nc,), which are unknowns here."""
         tau, u = self.problem.loads(u)
         if not self.model.connections:
             return tau, z
+        u = jnp.concatenate([u, lam[self.model.followed]])
         more, zd = connection_motion(self.model, q, v, t, z, u, None)
         return tau + more, zd
 
@@ -96,11 +97,9 @@ class System(eqx.Module):
     def residual(self, t: Array, dt: Array, xd: Array, x: Array, lam: Array, mu: Array, eta: Array, u: Array) -> Array:
         """(1), its rates multiplied with dt; xd is the change of x in dt."""
         m, (q, v, z), (qd, vd, zd) = self.model, self.split(x), self.split(xd)
-        tau, zdot = self.motion(t, q, v, z, u)
-        wide = lambda rows, values: jnp.zeros(m.nc, q.dtype).at[rows].set(values)
-        load, push, phi, rate, acceleration = _equations(
-            m, q, v, vd / dt, t, wide(np.array(self.rows, int), lam), wide(self._level(0), mu)
-        )
+        lam = self.wide(self.rows, lam)
+        tau, zdot = self.motion(t, q, v, z, u, lam)
+        load, push, phi, rate, acceleration = _equations(m, q, v, vd / dt, t, lam, self.wide(self._level(0), mu))
         change = qdot(m, q, v + push)
         if self.quaternions:
             change = change + 0.5 * jax.vjp(self.norms, q)[1](eta)[0]
@@ -108,6 +107,10 @@ class System(eqx.Module):
             qd - dt * change, dt * (load - tau), zd - dt * zdot, self.norms(q), phi[self._places(0, 0)],
             rate[self._places(1, 0, 1)], acceleration[self._level(2)]
         ])  # fmt: skip
+
+    def wide(self, rows: Any, values: Array) -> Array:
+        """(nc,): values at these rows, zero elsewhere."""
+        return jnp.zeros(self.model.nc, values.dtype).at[np.asarray(rows, int)].set(values)
 
     def closed(self, t: Array, q: Array, v: Array) -> Array:
         """Rows of position and velocity level, and of quaternions."""
@@ -139,10 +142,11 @@ class System(eqx.Module):
     def rate(self, t: Array, x: Array, u: Array) -> Array:
         """(2)."""
         q, v, z = self.split(x)
-        tau, zd = self.motion(t, q, v, z, u)
+        tau, u = self.problem.loads(u)
         places = min(self.model.nc, self.model.nv)
         chosen = jnp.asarray([*self.rows, *[-1] * (places - len(self.rows))], q.dtype)
-        return jnp.concatenate([qdot(self.model, q, v), accelerations_of(self.model, chosen, q, v, tau, t), zd])
+        vd, zd = rates_of(self.model, chosen, q, v, z, tau, u, t, None)
+        return jnp.concatenate([qdot(self.model, q, v), vd, zd])
 
     def closest(self, t: Array, x: Array) -> Array:
         """x, nearly closed, with loops closed: two least-squares steps on phi, one on the speeds."""

@@ -167,7 +167,9 @@ def leaps(mesh: Mesh, w: Unknowns) -> float:
 def _limits(problem: Problem, ny: int, nx: int, points: int, k: int) -> np.ndarray:
     x, u = problem.limits["x"][k], problem.limits["u"][k]
     free = np.full(ny - nx - len(u), (-np.inf, np.inf)[k])
-    return np.concatenate([x, np.tile(np.concatenate([x, free, u]), points), [problem.duration[k]]])
+    inner = np.tile(np.concatenate([x, free, u]), (points, 1))
+    inner[-1, :nx] = problem.limits_at(k, problem.end)
+    return np.concatenate([problem.limits_at(k, problem.start), inner.reshape(-1), [problem.duration[k]]])
 
 
 def _namer(system: System, mesh: Mesh, names: list[str]) -> Any:
