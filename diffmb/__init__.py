@@ -244,3 +244,6 @@ from ._fit import fit as fit
 from ._identify import Identified as Identified
 from ._measurement import Measurement as Measurement
 from ._measurement import read_csv as read_csv
+
+# OPTIMAL CONTROL
+from . import control as control

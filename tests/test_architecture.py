@@ -86,6 +86,8 @@ ORDER = (
     "_identify",
     "_fit",
     "_studies",
+    "_control",
+    "control",
     "_io",
 )
 MAX_FILE_LINES = 400
