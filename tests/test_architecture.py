@@ -63,6 +63,12 @@ ORDER = (
     "_sensitivity",
     "_batches",
     "_io",
+    "_config",
+    "_viewer",
+    "_plots",
+    "_study",
+    "_cli",
+    "__main__",
 )
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
