@@ -13,9 +13,11 @@ from ._bodies._rigid import sphere as sphere
 from ._connections._abstract import AbstractConnection as AbstractConnection
 from ._connections._abstract import AbstractJointConnection as AbstractJointConnection
 from ._connections._abstract import AbstractLoad as AbstractLoad
+from ._connections._abstract import AbstractSpan as AbstractSpan
 from ._connections._spring import SpringDamper as SpringDamper
 from ._connections._user import Connection as Connection
 from ._connections._user import JointConnection as JointConnection
+from ._connections._user import Span as Span
 from ._constraints._abstract import AbstractConstraint as AbstractConstraint
 from ._constraints._abstract import AbstractCoupling as AbstractCoupling
 from ._constraints._cam import CamContact as CamContact

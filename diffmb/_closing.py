@@ -17,7 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ._connections._abstract import AbstractConnection, AbstractJointConnection, AbstractLoad, check_load, plain
+from ._bodies._marker import Marker
+from ._connections._abstract import (
+    AbstractConnection,
+    AbstractJointConnection,
+    AbstractLoad,
+    AbstractSpan,
+    check_load,
+    plain,
+)
 from ._constraints._abstract import AbstractConstraint, AbstractCoupling, AbstractElement, bare
 from ._constraints._coupling import Coordinates
 from ._constraints._cut_joint import cut
@@ -51,14 +59,19 @@ class AbstractGroup(eqx.Module):
 
 
 class MarkerGroup(AbstractGroup):
-    """Elements between markers: their frames X_JM in the joint frames of the bodies (numbers from 0, -1 the world)."""
+    """Elements between markers: their frames X_JM in the joint frames of the bodies (numbers from 0, -1 the world).
+
+    A connection of several markers has several pairs here, of its first marker and each of the others; `tips` are the
+    names of the wrenches on the second markers of all pairs.
+    """
 
     first: Pose
     second: Pose
     ends: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    tips: tuple[str, ...] = eqx.field(static=True)
 
     def wrench_names(self, joint_of: Callable[[int], str]) -> list[str]:
-        return [own[0] for own in self.names]
+        return list(self.tips)
 
 
 class CoordinateGroup(AbstractGroup):
@@ -74,6 +87,16 @@ class CoordinateGroup(AbstractGroup):
             joints = dict.fromkeys(map(joint_of, speeds))
             found += [f"{own[-1]}: {joint}" if len(joints) > 1 else own[-1] for joint in joints]
         return found
+
+
+def rows_by_name(closing: Sequence[AbstractGroup]) -> dict[str, slice]:
+    """The rows of each element among all rows, by its names."""
+    found, start = {}, 0
+    for group in closing:
+        for names in group.names:
+            found |= dict.fromkeys(names, slice(start, start + group.rows))
+            start += group.rows
+    return found
 
 
 def wanted_joints(mechanism: Mechanism) -> set[str]:
@@ -97,17 +120,31 @@ def close(
 
 
 def connect(
-    mechanism: Mechanism, topology: Topology, inboard: tuple[str, ...], frame: Pose, stack: Callable[[Sequence], Any]
+    mechanism: Mechanism,
+    topology: Topology,
+    inboard: tuple[str, ...],
+    frame: Pose,
+    stack: Callable[[Sequence], Any],
+    rows: dict[str, slice],
 ) -> tuple[MarkerGroup | CoordinateGroup, ...]:
-    """Groups of all connections; arguments as in `close`."""
+    """Groups of all connections; arguments as in `close`, and the rows of all elements by name."""
     groups = _alike([(plain(load), load, None) for load in mechanism.connections])
     for group in groups:
-        check_load(group[0][1])
+        load = group[0][1]
+        for name in load.follows:
+            if name not in rows:
+                who = f"connection {load.name!r} follows {name!r}, which has no multipliers"
+                raise MechanismError(f"{who}; {nearest(name, list(rows))}")
+        check_load(load, sum(rows[name].stop - rows[name].start for name in load.follows))
     return tuple(_group(group, topology, inboard, frame, stack) for group in groups)
 
 
 def _between_markers(part: AbstractElement | AbstractLoad) -> bool:
-    return isinstance(part, AbstractConstraint | AbstractConnection)
+    return isinstance(part, AbstractConstraint | AbstractConnection | AbstractSpan)
+
+
+def _markers(part: Any) -> tuple[Marker, ...]:
+    return part.markers if isinstance(part, AbstractConnection | AbstractSpan) else (part.first, part.second)
 
 
 def _alike(members: list) -> list[list]:
@@ -115,7 +152,7 @@ def _alike(members: list) -> list[list]:
     found: dict[Any, list] = {}
     for kind, part, drive in members:
         leaves, structure = jax.tree.flatten(kind)
-        size = 0 if _between_markers(part) else len(part.terms)
+        size = len(_markers(part) if _between_markers(part) else part.terms)
         key = (_between_markers(part), size, structure, tuple(jnp.shape(leaf) for leaf in leaves))
         found.setdefault(key, []).append((kind, part, drive))
     return list(found.values())
@@ -126,13 +163,23 @@ def _group(members: list, topology: Topology, inboard, frame: Pose, stack) -> Ma
     names = tuple(tuple(dict.fromkeys([e.name] if d is None else [e.name, d.name])) for _, e, d in members)
     if _between_markers(members[0][1]):
         number = {"world": -1} | {name: i for i, name in enumerate(topology.bodies)}
-        ends = tuple((number[e.first.body], number[e.second.body]) for _, e, _ in members)
-        markers = ([e.first for _, e, _ in members], [e.second for _, e, _ in members])
-        numbers = [stack([(m.rotation, m.position) for m in side]) for side in markers]
+        pairs = [(_markers(e)[0], other) for _, e, _ in members for other in _markers(e)[1:]]
+        ends = tuple((number[a.body], number[b.body]) for a, b in pairs)
+        numbers = [stack([(m.rotation, m.position) for m in side]) for side in zip(*pairs, strict=True)]
         first, second = (_in_joint_frames(tuple(b), frame, *x) for b, x in zip(zip(*ends), numbers, strict=True))
-        return MarkerGroup(kind, names, first, second, ends)
+        tips = tuple(tip for own, (_, e, _) in zip(names, members, strict=True) for tip in _tips(own[0], _markers(e)))
+        return MarkerGroup(kind, names, first, second, ends, tips)
     places = [_places(topology, inboard, e, d) for _, e, d in members]
     return CoordinateGroup(kind, names, tuple(q for q, _ in places), tuple(v for _, v in places))
+
+
+def _tips(name: str, markers: tuple[Marker, ...]) -> list[str]:
+    """The names of the wrenches on all but the first marker: the part's own, or with the bodies if they are several."""
+    bodies = [marker.body for marker in markers[1:]]
+    if len(bodies) == 1:
+        return [name]
+    count = lambda k: f" {bodies[: k + 1].count(bodies[k])}" if bodies.count(bodies[k]) > 1 else ""
+    return [f"{name}: {body}{count(k)}" for k, body in enumerate(bodies)]
 
 
 @partial(jax.jit, static_argnums=0)

@@ -26,6 +26,7 @@ from ._closure import Rows as ElementRows, all_rows, jacobian_rows, row_loads, r
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._dynamics import Pairs, check_motion, loads, mass_solve, project, tree_forward_dynamics
 from ._errors import MechanismError
+from ._follow import with_followed
 from ._loads import with_connections
 from ._model import Model
 from ._names import nearest
@@ -74,8 +75,9 @@ def dynamics(
         are on.
     """
     q, v, tau = check_motion(model, q, v, "tau", tau)
-    inner = check_inner(model, q, z, u, on)
-    vd, lam = lift(constrained_dynamics, model, q, v, tau, as_time(t, q), as_wrenches(wrenches), *inner)
+    t, wrenches = as_time(t, q), as_wrenches(wrenches)
+    inner = check_inner(model, q, v, tau, t, wrenches, z, u, on)
+    vd, lam = lift(constrained_dynamics, model, q, v, tau, t, wrenches, *inner)
     return Dynamics(vd, lam, tuple((name, rows.start, rows.stop) for name, rows in model.elements.items()))
 
 
@@ -86,10 +88,16 @@ def forward_dynamics(
     return dynamics(model, q, v, tau, t, wrenches, z=z, u=u, on=on).vd
 
 
-def check_inner(model: Model, q: Array, z, u, on) -> tuple[Array | None, Array | None, Array | None]:
-    """(z, u, on) as `dynamics` describes them; z and u are None, and so no part of a program, without connections."""
+def check_inner(
+    model: Model, q: Array, v: Array, tau: Array, t: Array, wrenches: Pairs, z, u, on
+) -> tuple[Array | None, Array | None, Array | None]:
+    """(z, u, on) as `dynamics` describes them, u with the followed multipliers behind it; z and u are None, and so no
+    part of a program, without connections."""
     z, u, on = check_states(model, z, q), check_inputs(model, u, q), check_switches(model, on, q)
-    return (z, u, on) if model.connections else (None, None, on)
+    if not model.connections:
+        return None, None, on
+    multipliers = lambda u: lift(constrained_dynamics, model, q, v, tau, t, wrenches, z, u, on)[1]
+    return z, with_followed(model, u, multipliers), on
 
 
 # --- batch axis last from here on ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from ._bodies._rigid import RigidBody, as_number
-from ._connections._abstract import AbstractConnection, AbstractJointConnection
+from ._connections._abstract import AbstractConnection, AbstractJointConnection, AbstractLoad, AbstractSpan
 from ._constraints._abstract import AbstractConstraint, AbstractCoupling
 from ._constraints._drive import AbstractDrive
 from ._errors import MechanismError
@@ -42,7 +42,7 @@ class Mechanism(eqx.Module):
     bodies: tuple[RigidBody, ...]
     joints: tuple[AbstractJoint, ...]
     constraints: tuple[AbstractConstraint | AbstractCoupling, ...]
-    connections: tuple[AbstractConnection | AbstractJointConnection, ...]
+    connections: tuple[AbstractLoad, ...]
     drives: tuple[AbstractDrive, ...]
     gravity: Array
 
@@ -112,7 +112,7 @@ _HOMES = {
     "bodies": (RigidBody, "RigidBody"),
     "joints": (AbstractJoint, "Joint"),
     "constraints": (AbstractConstraint | AbstractCoupling, "Constraint or Coupling"),
-    "connections": (AbstractConnection | AbstractJointConnection, "Connection"),
+    "connections": (AbstractLoad, "Connection"),
     "drives": (AbstractDrive, "Drive"),
 }
 
@@ -134,23 +134,27 @@ def _parts(field: str, parts) -> tuple:
 def _check_ends(bodies: Sequence[str], connections) -> None:
     """Refuses connections of unknown bodies, or of a body with itself."""
     for part in connections:
-        if not isinstance(part, AbstractConnection):
+        if isinstance(part, AbstractJointConnection):
             continue
-        for role, body in (("first", part.first.body), ("second", part.second.body)):
+        own = [marker.body for marker in part.markers]
+        roles = ("first", "second") if len(own) == 2 else tuple(f"marker {k + 1}" for k in range(len(own)))
+        for role, body in zip(roles, own, strict=True):
             if body != WORLD and body not in bodies:
                 raise MechanismError(
                     f"connection {part.name!r}: its {role} is on {body!r}, which is not a body; "
                     f"{nearest(body, [WORLD, *bodies])}"
                 )
-        if part.first.body == part.second.body:
+        if len(set(own)) == 1:
             raise MechanismError(
-                f"connection {part.name!r} connects {part.first.body!r} with itself; its first and second must be "
+                f"connection {part.name!r} connects {own[0]!r} with itself; its {roles[0]} and {roles[-1]} must be on "
                 "different bodies"
             )
 
 
 def _ends(part) -> str:
-    if isinstance(part, AbstractConstraint | AbstractConnection):
+    if isinstance(part, AbstractConnection | AbstractSpan):
+        return " -> ".join(marker.body for marker in part.markers)
+    if isinstance(part, AbstractConstraint):
         return f"{part.first.body} -> {part.second.body}"
     return ", ".join(f"{joint}[{k}]" for joint, k in part.terms)
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ._closing import CoordinateGroup, MarkerGroup, close, connect, wanted_joints
+from ._closing import CoordinateGroup, MarkerGroup, close, connect, rows_by_name, wanted_joints
 from ._errors import MechanismError
 from ._joints._abstract import AbstractJoint, kind_of
 from ._joints._free import Free
@@ -78,12 +78,7 @@ class Model(eqx.Module):
     @property
     def elements(self) -> dict[str, slice]:
         """The rows of each cut joint, constraint, coupling and drive by name; a driven constraint has two names."""
-        found, start = {}, 0
-        for group in self.closing:
-            for names in group.names:
-                found |= dict.fromkeys(names, slice(start, start + group.rows))
-                start += group.rows
-        return found
+        return rows_by_name(self.closing)
 
     def rows(self, name: str) -> slice:
         """Where the rows of a cut joint, constraint, coupling or drive stand in the multipliers."""
@@ -108,6 +103,13 @@ class Model(eqx.Module):
     def nu(self) -> int:
         """Number of inputs of the connections."""
         return sum(len(group.names) * group.kind.nu for group in self.connections)
+
+    @property
+    def followed(self) -> np.ndarray:
+        """The rows whose multipliers some connection follows, in increasing order."""
+        names = {name for group in self.connections for name in group.kind.follows}
+        rows = [self.elements[name] for name in names]
+        return np.array(sorted({k for own in rows for k in range(own.start, own.stop)}), int)
 
     @property
     def connection_names(self) -> tuple[str, ...]:
@@ -256,7 +258,8 @@ def compile(mechanism: Mechanism) -> Model:
     markers = _stack([(j.parent.rotation, j.parent.position, j.child.rotation, j.child.position) for j in joints])
     numbers = _stack([(body.mass, body.com, body.inertia) for body in bodies])
     placement, frame, mass, com, inertia = _in_joint_frames(topology, markers, numbers)
-    closing, connections = (f(mechanism, topology, _inboard(topology), frame, _stack) for f in (close, connect))
+    closing = close(mechanism, topology, _inboard(topology), frame, _stack)
+    connections = connect(mechanism, topology, _inboard(topology), frame, _stack, rows_by_name(closing))
     numbers = (placement, frame, mass, com, inertia, mechanism.gravity)
     return Model(_group(joints), *numbers, closing, connections, topology)
 

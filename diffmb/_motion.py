@@ -22,6 +22,7 @@ from ._batch import ImplicitRule, apply_implicit, batch_last, lift
 from ._closure import all_rows, jacobian_rows, positions, rates, row_loads, row_values
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._dynamics import loads, mass_solve, project, tree_forward_dynamics
+from ._follow import with_followed
 from ._kinematics import moved, qdot, unit_quaternions
 from ._loads import connection_loads
 from ._model import Model
@@ -30,14 +31,28 @@ from ._saddle import by_rows, choose_rows, pick, prepare_chosen, put
 _SOFT = 1e-3
 
 
-def accelerations_of(model: Model, chosen: Array, q: Array, v: Array, tau: Array, t: Array, feedback=None) -> Array:
-    """vd (nv,) of (1); with a rate `feedback` a, 1/s, that of (2). The loads of connections are in tau already."""
-    model = eqx.tree_at(lambda m: m.connections, model, ())
+def rates_of(model: Model, chosen: Array, q, v, z, tau, u, t, on: Array | None, feedback=None) -> tuple[Array, Array]:
+    """(vd, zd) of (1); with a rate `feedback` a, 1/s, those of (2). tau (nv,) are loads beside the connections'."""
+    bare = eqx.tree_at(lambda m: m.connections, model, ())
+    if not model.connections:
+        return _accelerations_of(bare, chosen, q, v, tau, t, feedback)[0], z
+
+    def multipliers(u: Array) -> Array:
+        loads = tau + connection_motion(model, q, v, t, z, u, on)[0]
+        lam = _accelerations_of(bare, chosen, q, v, loads, t, feedback)[1]
+        return lift(lambda lam, chosen: put(lam, chosen, model.nc), lam, chosen)
+
+    more, zd = connection_motion(model, q, v, t, z, with_followed(model, u, multipliers), on)
+    return _accelerations_of(bare, chosen, q, v, tau + more, t, feedback)[0], zd
+
+
+def _accelerations_of(model: Model, chosen: Array, q, v, tau, t, feedback) -> tuple[Array, Array]:
+    """vd, and lam of the chosen rows; the loads of connections are in tau already."""
     if model.nc == 0:
-        return lift(lambda m, q, v, tau, t: tree_forward_dynamics(m, q, v, tau, t, ()), model, q, v, tau, t)
+        return lift(lambda m, q, v, tau, t: tree_forward_dynamics(m, q, v, tau, t, ()), model, q, v, tau, t), chosen
     if feedback is None:
-        return lift(lambda *x: apply_implicit(_forward, _rule, *x), model, chosen, q, v, tau, t)[0]
-    return lift(lambda *x: apply_implicit(_forward_back, _rule_back, *x), model, chosen, q, v, tau, t, feedback)[0]
+        return lift(lambda *x: apply_implicit(_forward, _rule, *x), model, chosen, q, v, tau, t)
+    return lift(lambda *x: apply_implicit(_forward_back, _rule_back, *x), model, chosen, q, v, tau, t, feedback)
 
 
 def settled(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:

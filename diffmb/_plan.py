@@ -13,7 +13,7 @@ from jax import Array
 from ._inputs import Inputs
 from ._kinematics import qdot
 from ._model import Model
-from ._motion import accelerations_of, connection_motion
+from ._motion import rates_of
 
 
 class Theta(eqx.Module):
@@ -84,9 +84,5 @@ def field(theta: Theta, mode: Mode, t: Array, y: Array) -> Array:
     model = theta.model
     q, v, z = split(model, y)
     tau, u = theta.inputs(t)
-    zd = z
-    if model.connections:
-        more, zd = connection_motion(model, q, v, t, z, u, mode.on)
-        tau = tau + more
-    vd = accelerations_of(model, mode.chosen, q, v, tau, t, theta.feedback)
+    vd, zd = rates_of(model, mode.chosen, q, v, z, tau, u, t, mode.on, theta.feedback)
     return jnp.concatenate([qdot(model, q, v), vd, zd])

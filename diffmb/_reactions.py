@@ -76,8 +76,9 @@ def reactions(
     """
     q, v, tau = check_motion(model, q, v, "tau", tau)
     t = as_time(t, q)
-    inner = check_inner(model, q, z, u, on)
-    found, parent, child, loose = _reactions(model, q, v, tau, t, as_wrenches(wrenches), *inner)
+    pairs = as_wrenches(wrenches)
+    inner = check_inner(model, q, v, tau, t, pairs, z, u, on)
+    found, parent, child, loose = _reactions(model, q, v, tau, t, pairs, *inner)
     if frame == "child" or frame == "parent":
         axes = child if frame == "child" else parent
     elif frame == "world":

@@ -20,7 +20,7 @@ from ._inputs import Inputs
 from ._kinematics import difference, qdot, unit_quaternions
 from ._manifold import nearest_state, renewed, unknown_rows
 from ._model import Model
-from ._motion import accelerations_of, connection_motion, settled
+from ._motion import rates_of, settled
 from ._plan import split
 
 
@@ -59,11 +59,7 @@ def _rates(model: Model, inputs: Inputs, t: Array, y: Array, on: Array | None) -
     """(q, v, z), their rates where they are needed, and (1)."""
     mode = renewed(*lax.stop_gradient((model, y, t, unknown_rows(model, on, y))))
     q, v, z = split(model, y)
-    (tau, u), zd = inputs(t), z
-    if model.connections:
-        more, zd = connection_motion(model, q, v, t, z, u, on)
-        tau = tau + more
-    qd, vd = qdot(model, q, v), accelerations_of(model, mode.chosen, q, v, tau, t)
+    qd, (vd, zd) = qdot(model, q, v), rates_of(model, mode.chosen, q, v, z, *inputs(t), t, on)
     qdd = jax.jvp(lambda q, v: qdot(model, q, v), (q, v), (qd, vd))[1]
     return (q, v, z), (qd, zd), qdd
 

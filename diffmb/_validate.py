@@ -4,6 +4,7 @@ Numbers are checked when a part is built, but `eqx.tree_at` and optimisers can c
 looked at once more, and the message says whose they are. Numbers that are being traced pass.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,8 +34,7 @@ def check_numbers(mechanism: Mechanism) -> None:
     check_value("the mechanism", "gravity", mechanism.gravity, (3,))
 
 
-_MARKERS = ("parent", "child", "first", "second")
-_SHAPES = {f"{m}.{part}": shape for m in _MARKERS for part, shape in (("position", (3,)), ("rotation", (4,)))}
+_MARKER = re.compile(r"(parent|child|first|second|markers\.\d+)\.(position|rotation)")
 
 
 def _check_part(what: str, part: Any) -> None:
@@ -42,10 +42,12 @@ def _check_part(what: str, part: Any) -> None:
         if not isinstance(value, float) and not jnp.issubdtype(getattr(value, "dtype", bool), jnp.inexact):
             continue
         field = jax.tree_util.keystr(path, simple=True, separator=".")
-        check_value(what, field, value, _SHAPES.get(field))
+        frame = _MARKER.fullmatch(field)
+        turned = frame is not None and frame[2] == "rotation"
+        check_value(what, field, value, None if frame is None else (4,) if turned else (3,))
         if field.startswith("axis"):
             _check_direction(what, field, value, "give a vector of non-zero length")
-        elif field in _SHAPES and field.endswith("rotation"):
+        elif turned:
             _check_direction(what, field, value, "the quaternion (1, 0, 0, 0) means no rotation")
 
 

@@ -40,6 +40,7 @@ ORDER = (
     "_loads",
     "_dynamics",
     "_saddle",
+    "_follow",
     "_constrained",
     "_reactions",
     "_mobility",

@@ -1,7 +1,4 @@
-"""Connections: laws of every load (action = reaction, power, derivatives), closed forms, switches, what is refused."""
-
-import importlib
-import pkgutil
+"""Connections in a mechanism: action = reaction, power, derivatives, closed forms, switches, what is refused."""
 
 import equinox as eqx
 import jax
@@ -10,109 +7,10 @@ import numpy as np
 import pytest
 from andrews import andrews, andrews_loads, in_order, reference
 from closed import four_bar
+from examples_written import PARAMS, USER, bushing, torsion, wound
 from helpers import central_difference, close, random_body, random_marker
 
 import diffmb as mb
-from diffmb import _connections
-from diffmb._connections._abstract import check_load, plain
-
-PARAMS = {"k": 7.0, "c": 0.6, "gain": (0.4, -1.3)}
-
-
-def bushing(t, rel, twist, z, u, p):
-    """Depends on everything: pose, twist, time, a state and two inputs."""
-    turn = jnp.array([rel.rotation[2, 1], rel.rotation[0, 2], rel.rotation[1, 0]])
-    force = -p["k"] * rel.rotation.T @ rel.translation - p["c"] * twist[3:]
-    moment = -p["k"] * turn - z[0] * twist[:3] + jnp.sin(t) * force
-    return jnp.concatenate([moment + p["gain"][0] * u[0], force * (1 + z[0] ** 2) + p["gain"][1] * u[1]])
-
-
-def lag(t, rel, twist, z, u, p):
-    return u[0] - z * p["c"] + twist[4] * jnp.cos(t)
-
-
-def stored(t, rel, z, p):
-    return 0.5 * p["k"] * rel.translation @ rel.translation + z[0] ** 2
-
-
-def torsion(t, q, v, z, u, p):
-    return -p[0] * q - p[1] * v
-
-
-def wound(t, q, z, p):
-    return 0.5 * p[0] * q @ q
-
-
-ENDS = (mb.Marker("a", (0.1, 0.2, 0.3)), "b")
-USER = {"states": 1, "inputs": 2, "state_rate": lag, "energy": stored}
-EXAMPLES = {
-    "spring": mb.SpringDamper("c", *ENDS, k=30.0, c=2.0, length=0.4),
-    "user": mb.Connection("c", *ENDS, bushing, PARAMS, **USER, start=0.3),
-    "joint": mb.JointConnection("c", ["A", ("B", 1)], torsion, (3.0, 0.2), energy=wound),
-}
-
-
-def test_every_class_has_an_example():
-    for module in pkgutil.iter_modules(_connections.__path__):
-        importlib.import_module(f"diffmb._connections.{module.name}")
-    found, todo = set(), [mb.AbstractLoad]
-    while todo:
-        kind = todo.pop()
-        todo += kind.__subclasses__()
-        if not kind.__name__.startswith("Abstract") and kind.__module__.startswith("diffmb."):
-            found.add(kind)
-    missing = found - {type(example) for example in EXAMPLES.values()}
-    assert not missing, f"add an example of {sorted(kind.__name__ for kind in missing)}"
-
-
-def sample(load, batch=(), dtype=jnp.float64):
-    """(t, x, xd, z, u) with random numbers."""
-    rng = np.random.default_rng(4)
-    number = lambda *shape: jnp.asarray(rng.normal(size=(*shape, *batch)), dtype)
-    size = load.motion_example()[1].shape[0]
-    if isinstance(load, mb.AbstractConnection):
-        turn = np.linalg.qr(rng.normal(size=(*batch, 3, 3)))[0]
-        turn = np.moveaxis(turn * np.linalg.det(turn)[..., None, None], (-2, -1), (0, 1))
-        x = mb.Pose(jnp.asarray(turn, dtype), number(3))
-    else:
-        x = number(size)
-    return number(), x, number(size), number(load.nz), number(load.nu)
-
-
-def values(load, t, x, xd, z, u):
-    return load.load(t, x, xd, z, u), load.zdot(t, x, xd, z, u), load.energy(t, x, z)
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_shapes_batches_and_precision(name):
-    load = plain(EXAMPLES[name])
-    check_load(EXAMPLES[name])
-    args = sample(load, (3,))
-    size = args[2].shape[0]
-    stacked = jax.tree.map(lambda leaf: leaf[..., None], load)  # one connection for the whole batch
-    together = values(stacked, *args)
-    assert [out.shape for out in together] == [(size, 3), (load.nz, 3), (3,)] and load.start().shape == (load.nz,)
-    one = values(load, *jax.tree.map(lambda leaf: leaf[..., 1], args))
-    for a, b in zip(one, together, strict=True):
-        close(a, b[..., 1], 1e-13)
-    single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), (stacked, args))
-    assert all(out.dtype == jnp.float32 for out in jax.eval_shape(lambda s: values(s[0], *s[1]), single))
-
-
-@pytest.mark.parametrize("name", ["spring", "joint"])
-def test_power_is_what_the_store_loses_and_the_damper_takes(name):
-    load = plain(EXAMPLES[name])
-    t, x, xd, z, u = sample(load)
-    flow = mb.Pose(x.rotation @ _skew(xd[:3]), x.rotation @ xd[3:]) if name == "spring" else xd
-    stored = jax.jvp(lambda x: load.energy(t, x, z), (x,), (flow,))[1]
-    rate = jax.jvp(lambda x: jnp.linalg.norm(x.translation), (x,), (flow,))[1] if name == "spring" else None
-    heat = load.c * rate**2 if name == "spring" else load.params[1] * xd @ xd
-    close(load.load(t, x, xd, z, u) @ xd, -stored - heat, 1e-13)
-
-
-def _skew(a):
-    return jnp.array([[0, -a[2], a[1]], [a[2], 0, -a[0]], [-a[1], a[0], 0]])
-
 
 # --- in a mechanism
 
@@ -376,8 +274,8 @@ REFUSED = {
     "negative c": (lambda: mb.SpringDamper("s", "a", "b", 1.0, -2.0), r"c of SpringDamper 's' is -2 N s/m"),
     "length": (lambda: mb.SpringDamper("s", "a", "b", 1.0, length=np.nan), r"length of SpringDamper 's' is nan m"),
     "two numbers": (lambda: mb.SpringDamper("s", "a", "b", (1.0, 2.0)), r"k of SpringDamper 's' has shape \(2,\)"),
-    "shape": (lambda: mb.Connection("w", "a", "b", wrong), r"Connection 'w' returns shape \(3,\); expected \(6,\)"),
-    "fails": (lambda: mb.Connection("w", "a", "b", lambda t: t), r"function of Connection 'w' fails: TypeError"),
+    "shape": (lambda: mb.Connection("w", "a", "b", wrong), r"'w' \(function\) returns shape \(3,\); expected \(6,\)"),
+    "fails": (lambda: mb.Connection("w", "a", "b", lambda t: t), r"Connection 'w' \(function\) fails: TypeError"),
     "rate": (
         lambda: mb.Connection("w", "a", "b", bushing, PARAMS, states=2, inputs=2, state_rate=wrong),
         r"Connection 'w' \(state_rate\) returns shape \(3,\); expected \(2,\)",
@@ -393,7 +291,7 @@ REFUSED = {
     ),
     "joint shape": (
         lambda: mb.JointConnection("w", ["A", "B"], lambda *args: 1.0),
-        r"JointConnection 'w' returns shape \(\); expected \(2,\)",
+        r"JointConnection 'w' \(function\) returns shape \(\); expected \(2,\)",
     ),
     "terms": (lambda: mb.JointConnection("w", [("A", -1)], torsion), r"JointConnection 'w' names \('A', -1\); give a"),
     "unknown body": (lambda: slides(connections=[mb.SpringDamper("s", "a", "c", 1.0)]), "'s': its second is on 'c'"),

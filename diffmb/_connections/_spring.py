@@ -2,10 +2,12 @@
 
 With p from the first origin to the second, r = |p| its length and d = p / r,
 
-    force on the second = -(k (r - length) + c rd) d        E = k (r - length)^2 / 2
+    force on the second = -(k (r - length) + c rd) d        E = k (r - length)^2 / 2        D = c rd^2
 
 written as -(k p - (k length - c rd) d), which is exact to every derivative where length = 0 and the origins meet.
 """
+
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -35,6 +37,7 @@ class SpringDamper(AbstractConnection):
     k: Array = eqx.field(converter=as_array)
     c: Array = eqx.field(converter=as_array, default=0.0)
     length: Array = eqx.field(converter=as_array, default=0.0)
+    batch_last: ClassVar[bool] = True
 
     def __check_init__(self):
         for what, value, unit in (("k", self.k, "N/m"), ("c", self.c, "N s/m"), ("length", self.length, "m")):
@@ -51,13 +54,22 @@ class SpringDamper(AbstractConnection):
             least = "" if what == "length" else ", zero or more"
             raise MechanismError(f"{title} is {number:g} {unit}; give a finite number{least}")
 
-    def load(self, t: Array, x: Pose, xd: Array, z: Array, u: Array) -> Array:
+    def _line(self, x: Pose, xd: Array) -> tuple[Array, Array, Array]:
+        """p and d in the second marker's axes, and rd."""
         p = vecmat(x.translation, x.rotation)
         d = length_and_direction(p)[1]
-        force = (self.k * self.length - self.c * dot(d, xd[3:])) * d - self.k * p
+        return p, d, dot(d, xd[3:])
+
+    def load(self, t: Array, x: Pose, xd: Array, z: Array, u: Array) -> Array:
+        p, d, rate = self._line(x, xd)
+        force = (self.k * self.length - self.c * rate) * d - self.k * p
         return join(jnp.zeros_like(force), force)
 
     def energy(self, t: Array, x: Pose, z: Array) -> Array:
         square, r = dot(x.translation, x.translation), length_and_direction(x.translation)[0]
         met = jnp.where(square == 0.0, square, 0.0)  # zero; gives the curvature that r has not where the origins meet
         return 0.5 * self.k * ((r - self.length) * (r - self.length) + met)
+
+    def dissipation(self, t: Array, x: Pose, xd: Array, z: Array, u: Array) -> Array:
+        rate = self._line(x, xd)[2]
+        return self.c * rate * rate

@@ -27,7 +27,7 @@ from jax import Array
 
 from .._bodies._marker import Marker, as_marker
 from .._spatial._pose import Pose
-from .._spatial._vector import join, matmul, matvec, skew
+from .._spatial._vector import join
 
 if TYPE_CHECKING:
     from typing import ClassVar as AbstractClassVar  # equinox's own is an instance variable to pyright
@@ -96,7 +96,7 @@ class AbstractConstraint(AbstractElement):
     second: Marker = eqx.field(converter=as_marker)
 
     def flow(self, x: Pose, xd: Array) -> Pose:
-        return Pose(matmul(x.rotation, skew(xd[:3])), matvec(x.rotation, xd[3:]))
+        return x.rate(xd)
 
 
 class AbstractCoupling(AbstractElement):

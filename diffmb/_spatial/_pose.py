@@ -50,6 +50,10 @@ class Pose(eqx.Module):
         """Components in A of a vector given in B."""
         return matvec(self.rotation, vector)
 
+    def rate(self, twist: Array) -> "Pose":
+        """The time derivative of its entries, for a twist of B relative to A in B's axes at B's origin."""
+        return Pose(matmul(self.rotation, skew(twist[:3])), matvec(self.rotation, twist[3:]))
+
 
 def rotation_about(axis: Array, angle: Array) -> Array:
     """Rodrigues: R = a a^T + cos (I - a a^T) + sin [a]x for a unit axis (3, *batch)."""
