@@ -60,6 +60,8 @@ ORDER = (
     "_resample",
     "_trajectory",
     "_simulate",
+    "_parameters",
+    "_program",
     "_sensitivity",
     "_batches",
     "_io",
