@@ -64,6 +64,13 @@ ORDER = (
     "_program",
     "_sensitivity",
     "_batches",
+    "_evaluations",
+    "_transforms",
+    "_optimality",
+    "_problem",
+    "_methods",
+    "_optimum",
+    "_optimise",
     "_io",
 )
 MAX_FILE_LINES = 400
