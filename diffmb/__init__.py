@@ -140,3 +140,22 @@ from ._batches import batch as batch
 from ._sensitivity import Influence as Influence
 from ._sensitivity import Sensitivity as Sensitivity
 from ._sensitivity import sensitivity as sensitivity
+
+# OPTIMISE
+from ._evaluations import Evaluations as Evaluations
+from ._evaluations import Record as Record
+from ._methods import SLSQP as SLSQP
+from ._methods import AbstractMethod as AbstractMethod
+from ._methods import Adam as Adam
+from ._methods import DifferentialEvolution as DifferentialEvolution
+from ._methods import LBFGSB as LBFGSB
+from ._methods import NelderMead as NelderMead
+from ._methods import Optax as Optax
+from ._methods import TrustConstr as TrustConstr
+from ._optimise import optimise as optimise
+from ._optimum import Iterate as Iterate
+from ._optimum import Optimum as Optimum
+from ._optimum import Start as Start
+from ._problem import Limit as Limit
+from ._transforms import Log as Log
+from ._transforms import Same as Same

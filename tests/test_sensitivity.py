@@ -11,7 +11,7 @@ from closed import four_bar
 from helpers import close
 
 import diffmb as mb
-from diffmb import _sensitivity
+from diffmb import _program
 
 TS = jnp.linspace(0.0, 0.6, 4)
 
@@ -203,7 +203,7 @@ def test_errors_name_the_culprit():
     assert loose.table[0].name == "a" and np.isinf(loose.table[0].derivative)
     with refused("the bar has no length"):  # in the words of what fails, not of the compiled program
         mb.sensitivity(_needs_length, {"a": 0.0})
-    assert _sensitivity._traced.cache_info().maxsize == 16
+    assert _program.traced.cache_info().maxsize == 16
 
 
 def _needs_length(x):
