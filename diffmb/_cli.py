@@ -116,7 +116,7 @@ def _in_folder(study: Any, watch: Any, given: argparse.Namespace, document: Docu
     folders = import_module(f"{__package__}._study._folder")
     watching = import_module(f"{__package__}._study._watch")
     works = import_module(f"{__package__}._study._commands")
-    work = {"run": works.run, "kinematics": works.kinematics, "sensitivity": works.sensitivities}.get(given.command)
+    work = works.work_of(given.command)
     if work is None:
         raise StudyError(f"diffmb {given.command} is not part of this version")
     about = describe(given, document)

@@ -19,7 +19,7 @@ from .._names import nearest
 from ._document import Entry
 from ._expression import FUNCTIONS, expression, is_expression
 from ._laws import LAWS, Law, Table, law
-from ._registry import FAMILIES, Argument, family
+from ._registry import Argument, family
 from ._schema import Time
 from ._units import looks_like_number
 
@@ -79,10 +79,9 @@ def _term(key: str) -> Any:
 
 
 def _shape(at: Entry, values: Values) -> Any:
-    for name in FAMILIES:
-        if at["kind"].text() in family(name):
-            return _part(at, name, values)
-    known = [kind for name in FAMILIES for kind in family(name)]
+    if at["kind"].text() in family("shapes"):
+        return _part(at, "shapes", values)
+    known = list(family("shapes"))
     at["kind"].fail(f'is "{at.value["kind"]}"; {nearest(at.value["kind"], known)}')
 
 
@@ -146,7 +145,8 @@ def _argument(at: Entry, argument: Argument, values: Values) -> Any:
     if argument.type == "function":
         at.fail("is a function, which a file cannot hold: describe the mechanism in Python, and use --mechanism")
     if argument.type == "marker":
-        return marker(at, values)
+        several = isinstance(at.value, list)
+        return tuple(marker(item, values) for item in at.items) if several else marker(at, values)
     if argument.type == "text":
         return at.text()
     if argument.type == "flag":

@@ -18,6 +18,7 @@ from .._constraints._abstract import AbstractConstraint, AbstractCoupling
 from .._constraints._drive import AbstractDrive
 from .._constraints._profile import AbstractProfile, Arcs
 from .._joints._abstract import AbstractJoint
+from .._methods import AbstractMethod
 
 FAMILIES: dict[str, tuple[type, ...]] = {
     "bodies": (RigidBody,),
@@ -26,6 +27,7 @@ FAMILIES: dict[str, tuple[type, ...]] = {
     "connections": (AbstractLoad,),
     "drives": (AbstractDrive,),
     "shapes": (AbstractProfile, Arcs),
+    "methods": (AbstractMethod,),
 }
 
 

@@ -211,7 +211,7 @@ class Optimise:
     constraints: tuple[Limit, ...] = entry(_limits, ())
     method: str = entry(Entry.text, "SLSQP")
     iterations: int = entry(lambda at: at.integer(1, 1_000_000), 100)
-    tolerance: float = entry(_positive(), 1e-8)
+    tolerance: float = entry(_positive(), 1e-5)
     starts: int = entry(lambda at: at.integer(1, 10_000), 1)
     seed: int = entry(lambda at: at.integer(0, 2**31 - 1), 0)
 

@@ -17,7 +17,7 @@ import numpy as np
 from .._errors import MechanismError
 from .._io._results import save
 from .._plots import plot_channels
-from .._trajectory import Trajectory
+from .._trajectory import Trajectory, variables
 from .._viewer._html import page
 from .._viewer._scene import scene
 from ._folder import Folder, files
@@ -27,13 +27,13 @@ from ._watch import Watch
 Curves = dict[str, tuple[np.ndarray, str]]
 
 
-def curves(study: Study, traj: Trajectory, names: Sequence[str] | None = None) -> Curves:
-    """The asked channels over time, with their units; the coordinates of all joints if none are asked."""
-    asked = tuple(study.config.output.channels if names is None else names)
-    if not asked and names is None:
+def curves(study: Study, traj: Trajectory, values: Mapping[str, Any] | None = None) -> Curves:
+    """The asked channels over time, with their units; the coordinates of some joints if none are asked."""
+    asked = study.config.output.channels
+    if not asked:
         sizes = zip(traj.model.inboard, traj.model.topology.nqs, strict=True)
         asked = tuple(f"{n}.coordinate" for n, size in sizes if size == 1 and n in study.mechanism)[:8]
-    found = study.channels(asked)
+    found = study.channels(asked, values)
     values = eqx.filter_jit(lambda traj: [own.read(traj) for own in found])(traj)
     return {own.name: (np.asarray(y), own.unit) for own, y in zip(found, values, strict=True)}
 
@@ -49,14 +49,14 @@ def csv_text(columns: Mapping[str, Iterable[Any]]) -> str:
     return file.getvalue()
 
 
-def write_motion(study: Study, folder: Folder, watch: Watch, traj: Trajectory, *, name: str = "results") -> Curves:
+def write_motion(study: Study, folder: Folder, traj: Trajectory, values: Mapping[str, Any] | None = None) -> Curves:
     """The motion as numbers."""
     with files():
         suffix = study.config.output.format
-        save(traj, folder.place(f"{name}.{suffix}"))
+        save(traj, folder.place(f"results.{suffix}"))
         if suffix == "npz":
-            folder.place(f"{name}.json")
-    found = curves(study, traj)
+            folder.place("results.json")
+    found = curves(study, traj, values)
     columns = {"time [s]": np.asarray(traj.ts), **{f"{n} [{unit}]": y for n, (y, unit) in found.items()}}
     folder.write("channels.csv", csv_text(columns))
     return found
@@ -68,8 +68,8 @@ def write_pictures(
     watch: Watch,
     traj: Trajectory,
     found: Curves,
+    values: Mapping[str, Any] | None = None,
     before: Curves | None = None,
-    mech: Any = None,
 ) -> None:
     """The motion as pictures; without matplotlib there are none, and a line says so."""
     own = study.config.output
@@ -77,9 +77,9 @@ def write_pictures(
     if own.plots and found:
         picture(folder, watch, "plots/channels.png", lambda: plot_channels(np.asarray(traj.ts), found, title, before))
     if own.animation:
-        markers = study.markers({})
+        markers = study.markers(values or {})
         trace = {name: markers[name] for name in (own.trace or markers) if name in markers}
-        folder.write("animation.html", page(scene(mech or study.mechanism, traj, trace, title), own.speed))
+        folder.write("animation.html", page(scene(study.build(values or {}), traj, trace, title), own.speed))
 
 
 def picture(folder: Folder, watch: Watch, name: str, draw: Any) -> None:
@@ -117,7 +117,9 @@ class Report:
 
     def motion(self, traj: Trajectory, found: Curves) -> None:
         self.section("Motion")
-        self.text(f"{traj!r}.", f"Largest change of energy: {float(traj.energy_change):.3g} J.")
+        numbers = variables(traj)
+        energy = numbers["kinetic_energy"][1] + numbers["potential_energy"][1]
+        self.text(f"{traj!r}.", f"Largest change of energy: {float(np.abs(energy - energy[0]).max()):.3g} J.")
         if found:
             least = lambda y: (float(y[0]), float(np.min(y)), float(np.max(y)), float(y[-1]))
             head = ("channel", "unit", "first", "least", "largest", "last")

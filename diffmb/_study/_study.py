@@ -26,6 +26,7 @@ from .._mechanism import Mechanism
 from .._model import Model, compile
 from .._names import nearest
 from .._plan import FixedStep
+from .._results import RESULTS
 from .._simulate import simulate
 from .._solver import Auto, StoredSteps, Tolerance, explicit, implicit
 from .._trajectory import Trajectory
@@ -87,7 +88,7 @@ class Study:
         found = {}
         for name in names:
             own = self.config.parameters
-            number = own[name] if name in own else _leaf(self.mechanism, name, list(own))
+            number: Any = own[name] if name in own else _leaf(self.mechanism, name, list(own))
             found[name] = jnp.asarray(number, float)
         return found
 
@@ -133,19 +134,23 @@ class Study:
             adjoint=StoredSteps(own.stored_steps),
         )
 
-    def channels(self, names: Any) -> list[Channel]:
-        return [channel(name, self.mechanism, self.markers({})) for name in names]
+    def channels(self, names: Any, values: Values | None = None) -> list[Channel]:
+        markers = self.markers(values or {})
+        return [channel(name, self.mechanism, markers) for name in names]
 
     def channel_values(self, traj: Trajectory, names: Any, values: Values) -> dict[str, Array]:
-        markers = self.markers(values)
-        return {name: channel(name, self.mechanism, markers).read(traj) for name in names}
+        return {own.name: own.read(traj) for own in self.channels(names, values)}
 
     def responses(self, values: Values, names: Any, throw: bool = True) -> dict[str, Array]:
-        """Responses by name, from one simulation."""
+        """Responses by name, from one simulation; nan if it fails and does not throw."""
         traj = self.simulate(values, throw)
         asked = {name: self.config.responses[name] for name in names}
         read = self.channel_values(traj, dict.fromkeys(own.channel for own in asked.values()), values)
-        return {name: response(own, read[own.channel], self.ts) for name, own in asked.items()}
+        found = {name: response(own, read[own.channel], self.ts) for name, own in asked.items()}
+        if throw:
+            return found
+        fine = traj.result == RESULTS.successful
+        return {name: jnp.where(fine, value, jnp.nan) for name, value in found.items()}
 
 
 def method(solver: Solver) -> Any:

@@ -37,9 +37,16 @@ class Watch:
 
     def step(self, done: int, total: int | None, text: str = "") -> None:
         """`done` of `total` pieces are safe. Raises when the work is to stop."""
-        now = time.monotonic()
+        self.tell(done, total, text)
         if self.stopped and done != total:
-            raise StudyError("interrupted; what there is has been written, --resume goes on", Exit.INTERRUPTED)
+            raise self.interrupted()
+
+    def interrupted(self) -> StudyError:
+        return StudyError("interrupted; what there is has been written, --resume goes on", Exit.INTERRUPTED)
+
+    def tell(self, done: int, total: int | None, text: str = "") -> None:
+        """Shows how far it is, and how long it will take at most."""
+        now = time.monotonic()
         last = done == total
         if self.quiet or (not self._terminal and not last and now - self._said < _EVERY):
             return

@@ -12,13 +12,14 @@ pins, springs coils.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import jax
 import numpy as np
 
 from .._bodies._marker import Marker
 from .._bodies._rigid import RigidBody
-from .._connections._abstract import AbstractConnection
+from .._connections._abstract import AbstractConnection, AbstractSpan
 from .._constraints._abstract import AbstractConstraint
 from .._constraints._points import Distance
 from .._joints._abstract import AbstractJoint
@@ -123,8 +124,8 @@ def _path(marker: Marker, names: tuple[str, ...], positions: np.ndarray, rotatio
 def _markers(mech: Mechanism) -> list[Marker]:
     """Every marker that something is attached to."""
     ends = [(j.parent, j.child) for j in mech.joints]
-    between = (AbstractConstraint, AbstractConnection)
-    ends += [(c.first, c.second) for c in (*mech.constraints, *mech.connections) if isinstance(c, between)]
+    ends += [(c.first, c.second) for c in mech.constraints if isinstance(c, AbstractConstraint)]
+    ends += [c.markers for c in mech.connections if isinstance(c, AbstractConnection | AbstractSpan)]
     return [marker for pair in ends for marker in pair]
 
 
@@ -191,10 +192,11 @@ def _drawn(mech: Mechanism, names: tuple[str, ...], size: float) -> tuple[tuple[
             ground = joint.parent if joint.parent.body == WORLD else joint.child
             place = np.asarray(ground.position)
             shapes.append(Shape(-1, "box", place, still, np.full(3, 3.2 * thin), (0.62, 0.66, 0.7)))
-    for part in (*mech.constraints, *mech.connections):
-        if isinstance(part, AbstractConnection | Distance):
-            first, second = part.first, part.second
-            width = 0.0 if isinstance(part, Distance) else 2.5 * thin
+    lines = [((c.first, c.second), 0.0) for c in mech.constraints if isinstance(c, Distance)]
+    lines += [(c.markers, 2.5 * thin) for c in mech.connections if isinstance(c, AbstractConnection)]
+    lines += [(c.markers, 0.0) for c in mech.connections if isinstance(c, AbstractSpan)]
+    for markers, width in lines:
+        for first, second in pairwise(markers):
             ends = (index[first.body], np.asarray(first.position), index[second.body], np.asarray(second.position))
             ties.append(Tie(*ends, 0.4 * thin, width, _STEEL))
     return tuple(shapes), tuple(ties)
