@@ -18,6 +18,7 @@ PACKAGE = ROOT / "diffmb"
 ORDER = (
     "_errors",
     "_names",
+    "_lazy",
     "_types",
     "_spatial",
     "_bodies",
@@ -194,7 +195,7 @@ def test_every_class_is_abstract_or_final():
 def test_exports_exist_and_say_so():
     import diffmb
 
-    for node in tree_of(PACKAGE / "__init__.py").body:
+    for node in ast.walk(tree_of(PACKAGE / "__init__.py")):
         if isinstance(node, ast.ImportFrom) and node.level:
             for alias in node.names:
                 assert alias.asname == alias.name, f"write `from .{node.module} import {alias.name} as {alias.name}`"
@@ -257,6 +258,8 @@ import json, logging, jax
 from jax._src import xla_bridge
 before, level = dict(jax.config.values), logging.getLogger().level
 import diffmb
+for name in dir(diffmb):
+    getattr(diffmb, name)
 changed = [k for k, v in jax.config.values.items() if before.get(k) != v]
 print(json.dumps([changed, logging.getLogger().level != level, xla_bridge.backends_are_initialized()]))
 """

@@ -224,7 +224,8 @@ def _put(data: Any, keys: list[str], value: Any, setting: str) -> tuple[Any, Key
     if not rest:
         inner, path = value, ()
     else:
-        inner, path = _put(data[key] if isinstance(key, int) else data.get(key, {}), rest, value, setting)
+        here = data[key] if isinstance(key, int) or key in data else {}
+        inner, path = _put(here, rest, value, setting)
     copy = list(data) if isinstance(data, list) else dict(data)
     copy[key] = inner  # type: ignore[index, call-overload]
     return copy, (key, *path)

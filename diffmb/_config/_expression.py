@@ -60,7 +60,7 @@ def _check(tree: ast.expr, text: str, known: list[str]) -> None:
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
         _check(tree.left, text, known)
         _check(tree.right, text, known)
-        if isinstance(tree.op, ast.Pow) and not (isinstance(tree.right, ast.Constant) and abs(tree.right.value) <= 16):
+        if isinstance(tree.op, ast.Pow) and not (_is_number(tree.right) and _number(tree.right) <= 16):
             raise ValueError(f'is "{text}": a power must be a number up to 16')
     elif isinstance(tree, ast.UnaryOp) and type(tree.op) in _OPERATORS:
         _check(tree.operand, text, known)
@@ -71,9 +71,21 @@ def _check(tree: ast.expr, text: str, known: list[str]) -> None:
         if len(tree.args) != 1 or tree.keywords:
             raise ValueError(f'is "{text}": {tree.func.id} takes one number')
         _check(tree.args[0], text, known)
-    elif not (isinstance(tree, ast.Constant) and type(tree.value) in (int, float) and math.isfinite(tree.value)):
+    elif not _is_number(tree):
         names = ", ".join(FUNCTIONS)
         raise ValueError(f'is "{text}": only + - * / **, brackets, numbers, parameters, pi and {names} are allowed')
+
+
+def _is_number(tree: ast.expr) -> bool:
+    return isinstance(tree, ast.Constant) and type(tree.value) in (int, float) and math.isfinite(_number(tree))
+
+
+def _number(tree: ast.expr) -> float:
+    assert isinstance(tree, ast.Constant) and isinstance(tree.value, int | float)
+    try:
+        return tree.value if abs(tree.value) <= 16 else float(tree.value)
+    except OverflowError:
+        return math.inf
 
 
 def _value(tree: ast.expr, numbers: Mapping[str, Any], functions: Mapping[str, Callable]) -> Any:
@@ -87,5 +99,4 @@ def _value(tree: ast.expr, numbers: Mapping[str, Any], functions: Mapping[str, C
         return functions[tree.func.id](_value(tree.args[0], numbers, functions))
     if isinstance(tree, ast.Name):
         return numbers[tree.id]
-    assert isinstance(tree, ast.Constant) and isinstance(tree.value, int | float)
-    return float(tree.value)
+    return _number(tree)

@@ -19,9 +19,10 @@ _ROUND = 1e-14  # about 50 times the spacing of double precision: no tolerance b
 
 def entry(read: Callable[[Entry], Any], default: Any = MISSING) -> Any:
     """A field that is read by `read`; without a default it must be given."""
-    if default is MISSING or isinstance(default, dict):
-        return field(metadata={"read": read}, **({} if default is MISSING else {"default_factory": dict}))
-    return field(metadata={"read": read}, default=default)
+    about = {"read": read}
+    if default is MISSING:
+        return field(metadata=about)
+    return field(metadata=about, default_factory=dict) if default == {} else field(metadata=about, default=default)
 
 
 def section(kind: type[Section], at: Entry) -> Section:

@@ -34,8 +34,8 @@ def curves(study: Study, traj: Trajectory, values: Mapping[str, Any] | None = No
         sizes = zip(traj.model.inboard, traj.model.topology.nqs, strict=True)
         asked = tuple(f"{n}.coordinate" for n, size in sizes if size == 1 and n in study.mechanism)[:8]
     found = study.channels(asked, values)
-    values = eqx.filter_jit(lambda traj: [own.read(traj) for own in found])(traj)
-    return {own.name: (np.asarray(y), own.unit) for own, y in zip(found, values, strict=True)}
+    read = eqx.filter_jit(lambda traj: [own.read(traj) for own in found])(traj)
+    return {own.name: (np.asarray(y), own.unit) for own, y in zip(found, read, strict=True)}
 
 
 def csv_text(columns: Mapping[str, Iterable[Any]]) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._bodies._marker import Marker
@@ -179,7 +180,7 @@ def _drawn(mech: Mechanism, names: tuple[str, ...], size: float) -> tuple[tuple[
         if solid is not None:
             kind, centre, axes, edges = solid
             least = thin if kind != "box" else 1.6 * thin
-            turn = np.asarray(rotation_to_quat(axes))
+            turn = np.asarray(rotation_to_quat(jnp.asarray(axes)))
             shapes.append(Shape(k, kind, centre, turn, np.maximum(edges, least), colour))
         points = {tuple(np.asarray(m.position).tolist()) for m in _markers(mech) if m.body == body.name}
         for point in map(np.array, sorted(points)):
@@ -218,7 +219,7 @@ def _pin(joint: AbstractJoint, index: Mapping[str, int], thin: float) -> Shape:
     z = _turned(turn, np.asarray(axis) / np.linalg.norm(np.asarray(axis)))
     x = np.cross(np.eye(3)[np.argmin(np.abs(z))], z)
     x /= np.linalg.norm(x)
-    rotation = np.asarray(rotation_to_quat(np.stack([x, np.cross(z, x), z], 1)))
+    rotation = np.asarray(rotation_to_quat(jnp.asarray(np.stack([x, np.cross(z, x), z], 1))))
     return Shape(k, "cylinder", np.asarray(marker.position), rotation, np.array([1.7, 1.7, 4.5]) * thin, _STEEL)
 
 
