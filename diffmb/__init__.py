@@ -157,3 +157,12 @@ from ._optimum import Start as Start
 from ._problem import Limit as Limit
 from ._transforms import Log as Log
 from ._transforms import Same as Same
+
+# FIT
+from ._channels import read_channel as read_channel
+from ._experiment import Experiment as Experiment
+from ._fit import Fit as Fit
+from ._fit import fit as fit
+from ._identify import Identified as Identified
+from ._measurement import Measurement as Measurement
+from ._measurement import read_csv as read_csv

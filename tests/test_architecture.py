@@ -59,6 +59,7 @@ ORDER = (
     "_diagnosis",
     "_resample",
     "_trajectory",
+    "_channels",
     "_simulate",
     "_parameters",
     "_program",
@@ -71,6 +72,11 @@ ORDER = (
     "_methods",
     "_optimum",
     "_optimise",
+    "_units",
+    "_measurement",
+    "_experiment",
+    "_identify",
+    "_fit",
     "_io",
 )
 MAX_FILE_LINES = 400
