@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from ._connections._abstract import AbstractConnection as AbstractConnection
     from ._connections._abstract import AbstractJointConnection as AbstractJointConnection
     from ._connections._abstract import AbstractLoad as AbstractLoad
-    from ._connections._abstract import AbstractSpan as AbstractSpan
     from ._connections._spring import SpringDamper as SpringDamper
     from ._connections._user import Connection as Connection
     from ._connections._user import JointConnection as JointConnection
-    from ._connections._user import Span as Span
     from ._constraints._abstract import AbstractConstraint as AbstractConstraint
     from ._constraints._abstract import AbstractCoupling as AbstractCoupling
     from ._constraints._cam import CamContact as CamContact
@@ -165,5 +163,14 @@ if TYPE_CHECKING:
     from ._problem import Limit as Limit
     from ._transforms import Log as Log
     from ._transforms import Same as Same
+
+    # FIT
+    from ._channels import read_channel as read_channel
+    from ._experiment import Experiment as Experiment
+    from ._fit import Fit as Fit
+    from ._fit import fit as fit
+    from ._identify import Identified as Identified
+    from ._measurement import Measurement as Measurement
+    from ._measurement import read_csv as read_csv
 
 __getattr__, __dir__ = lazily(__name__, __file__)

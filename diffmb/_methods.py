@@ -8,7 +8,7 @@
     DifferentialEvolution  bounds, limits no derivatives, the whole box, members side by side (Storn and Price 1997)
 
 All but the last three get exact derivatives. None leaves the bounds, because questions outside are not asked; one that
-cannot keep limits refuses them.
+cannot keep limits refuses them. SciPy and optax are imported when they are needed: that takes a second.
 """
 
 import warnings
@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-import optax
-from scipy.optimize import BFGS, Bounds, NonlinearConstraint, differential_evolution, minimize
 
 from ._errors import MechanismError
 from ._problem import Failed, Problem
@@ -68,6 +66,8 @@ class SLSQP(AbstractMethod):
     derivative: ClassVar[bool] = True
 
     def run(self, problem, x, lower, upper, observe):
+        from scipy.optimize import Bounds, minimize
+
         lo, hi = problem.region.lo, problem.region.hi
         equal, between = _rows(problem)
         least, most = between[np.isfinite(lo[between])], between[np.isfinite(hi[between])]
@@ -108,6 +108,8 @@ class TrustConstr(AbstractMethod):
     derivative: ClassVar[bool] = True
 
     def run(self, problem, x, lower, upper, observe):
+        from scipy.optimize import BFGS, Bounds, NonlinearConstraint, minimize
+
         rows: Any = ()
         if len(problem.region.lo):
             c, A = (lambda x: problem.point(x).c), (lambda x: problem.point(x).A)
@@ -142,6 +144,8 @@ class LBFGSB(AbstractMethod):
     derivative: ClassVar[bool] = True
 
     def run(self, problem, x, lower, upper, observe):
+        from scipy.optimize import Bounds, minimize
+
         found = minimize(
             *(lambda x: problem.point(x).f, x),
             jac=lambda x: problem.point(x).g,
@@ -202,6 +206,8 @@ def Adam(
     rate: float = 0.01, iterations: int = 1000, tolerance: float = 1e-6, seed: int | None = None
 ) -> Optax:
     """Adam with steps of about `rate`, where one is the size of a number; see `mb.Optax`."""
+    import optax
+
     return Optax(optax.adam(rate), iterations, tolerance, seed)
 
 
@@ -214,6 +220,8 @@ class NelderMead(AbstractMethod):
     derivative: ClassVar[bool] = False
 
     def run(self, problem, x, lower, upper, observe):
+        from scipy.optimize import Bounds, minimize
+
         def value(x: np.ndarray) -> float:
             y = float(problem.ask(x, derivative=False).y[0])
             return y / problem.F if np.isfinite(y) else np.inf
@@ -247,6 +255,8 @@ class DifferentialEvolution(AbstractMethod):
     derivative: ClassVar[bool] = False
 
     def run(self, problem, x, lower, upper, observe):
+        from scipy.optimize import NonlinearConstraint, differential_evolution
+
         open_sides = ~np.isfinite(np.stack([lower, upper])).all(0)
         if open_sides.any():
             column = int(open_sides.argmax())

@@ -12,7 +12,6 @@ optimiser's own word is not taken for it. Multipliers are slopes: df*/dhi = -lam
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import lsq_linear
 
 _ACTIVE = 1e-6  # of size-one numbers: this close to a limit is at it
 
@@ -76,4 +75,6 @@ def _bounded(B: np.ndarray, b: np.ndarray, least: np.ndarray, most: np.ndarray) 
     plain = np.linalg.lstsq(B, b, rcond=None)[0]
     if ((plain >= least) & (plain <= most)).all():
         return plain
+    from scipy.optimize import lsq_linear  # takes a second to import
+
     return lsq_linear(B, b, (least, most), method="bvls").x

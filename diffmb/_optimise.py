@@ -22,7 +22,7 @@ from ._errors import MechanismError
 from ._evaluations import Evaluations
 from ._methods import SLSQP, AbstractMethod
 from ._optimality import Conditions, Point, conditions
-from ._optimum import Iterate, Optimum, Start
+from ._optimum import Iterate, Optimum, Start, Stopped
 from ._parameters import as_numbers, concrete, pick
 from ._problem import Failed, Limit, Problem
 from ._transforms import Variables
@@ -30,10 +30,6 @@ from ._transforms import Variables
 _FAILURES = 40  # attempts that end at something that is not finite
 _ROUNDS = 3  # attempts from where the method thought it was done
 _FEASIBLE = 1e-6  # violation of a limit, relative to its size
-
-
-class _Stopped(Exception):
-    """The user's callback said so."""
 
 
 def optimise(
@@ -168,7 +164,7 @@ class _Watch:
         )
         self.history.append(iterate)
         if self.callback is not None and self.callback(iterate):
-            raise _Stopped
+            raise Stopped
 
     def _rank(self, new: _Best) -> None:
         lucky = self.method.stochastic is not None  # a low value may be chance: the last one counts
@@ -190,7 +186,7 @@ def _search(problem: Problem, method: AbstractMethod, watch: _Watch, starts: int
             reason = _descend(problem, method, watch)
         except Failed as fault:
             reason = f"it cannot start: {fault.why}"
-        except _Stopped:
+        except Stopped:
             reason, stopped = "stopped by the callback", True
         own = watch.own
         ended = (own.value * problem.F, own.violation) if own is not None else (np.nan, np.inf)

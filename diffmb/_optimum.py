@@ -6,6 +6,10 @@ from typing import Any
 from ._evaluations import Evaluations
 
 
+class Stopped(Exception):
+    """The user's callback said so."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Iterate:
     """One iteration of one start.
