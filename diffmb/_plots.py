@@ -106,3 +106,18 @@ def plot_sweep(x: np.ndarray, y: np.ndarray, names: tuple[str, str], ok: np.ndar
     axis.set_ylabel(names[1])
     axis.set_title(title, fontsize=11, loc="left")
     return png(made)
+
+
+def plot_fit(
+    ts: np.ndarray, measured: Mapping[str, np.ndarray], simulated: Mapping[str, np.ndarray], title: str = ""
+) -> bytes:
+    """Measured points and simulated lines, one panel for each channel."""
+    made, axes = figure(min(len(measured), _ROWS))
+    for axis, (name, values) in zip(axes, measured.items(), strict=False):
+        axis.plot(ts, values, ".", color=COLOURS[1], markersize=4, alpha=0.7, label="measured")
+        axis.plot(ts, simulated[name], color=COLOURS[0], linewidth=1.7, label="simulated")
+        axis.set_ylabel(name)
+        axis.legend(fontsize=8, frameon=False)
+    axes[-1].set_xlabel("time, s")
+    axes[0].set_title(title, fontsize=11, loc="left")
+    return png(made)

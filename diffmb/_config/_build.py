@@ -16,12 +16,12 @@ from .._bodies._marker import Marker
 from .._errors import MechanismError
 from .._mechanism import Mechanism
 from .._names import nearest
+from .._units import looks_like_number
 from ._document import Entry
 from ._expression import FUNCTIONS, expression, is_expression
 from ._laws import LAWS, Law, Table, law
 from ._registry import Argument, family
 from ._schema import Time
-from ._units import looks_like_number
 
 Values = Mapping[str, Any]
 _UNITS = {

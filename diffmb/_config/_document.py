@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from .._errors import Exit, StudyError
 from .._names import nearest
-from ._units import quantity
+from .._units import quantity
 
 LIMIT = 4_000_000  # bytes of a file
 _ENTRIES = 200_000  # numbers, words and tables of a file
@@ -224,10 +224,11 @@ def _put(data: Any, keys: list[str], value: Any, setting: str) -> tuple[Any, Key
     if not rest:
         inner, path = value, ()
     else:
-        here = data[key] if isinstance(key, int) or key in data else {}
+        whole: Any = data
+        here = whole[key] if isinstance(key, int) or key in whole else {}
         inner, path = _put(here, rest, value, setting)
-    copy = list(data) if isinstance(data, list) else dict(data)
-    copy[key] = inner  # type: ignore[index, call-overload]
+    copy: Any = list(data) if isinstance(data, list) else dict(data)
+    copy[key] = inner
     return copy, (key, *path)
 
 

@@ -219,14 +219,16 @@ class Optimise:
 
 @dataclass(frozen=True)
 class Fit:
-    """Parameters from measured data: a CSV file in the folder of the study, columns against channels."""
+    """Numbers from measured data: CSV files in the folder of the study, columns against channels; `unknown` are start
+    values that are sought too."""
 
     data: tuple[str, ...] = entry(lambda at: (at.text(),) if isinstance(at.value, str) else _texts(at))
     channels: dict[str, str] = entry(_mapping(Entry.text))
     variables: dict[str, Variable] = entry(_variables)
-    weights: dict[str, float] = entry(_mapping(_positive()), {})
-    delimiter: str = entry(_choice(",", ";", "\t"), ",")
-    iterations: int = entry(lambda at: at.integer(1, 1_000_000), 50)
+    unknown: tuple[str, ...] = entry(_names, ())
+    noise: dict[str, float] = entry(_mapping(_positive()), {})
+    delimiter: str | None = entry(_choice(",", ";", "\t"), None)
+    iterations: int = entry(lambda at: at.integer(1, 1_000_000), 100)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from .._errors import Exit, MechanismError, StudyError
 from .._mobility import mobility
 from .._plots import plot_channels, plot_influence
 from .._sensitivity import sensitivity
+from ._fit import fitted
 from ._folder import Folder
 from ._motion import Outcome, move, move_by_drives, prepared
 from ._optimise import optimised
 from ._results import Report, csv_text, picture, write_motion, write_pictures
 from ._study import Study
+from ._sweep import swept
 from ._watch import Watch
 
 
@@ -158,4 +160,5 @@ def motion_to_view(study: Study) -> tuple:
 
 def work_of(command: str) -> Callable[[Study, Folder, Watch], None] | None:
     """What a command does in a folder."""
-    return {"run": run, "kinematics": kinematics, "sensitivity": sensitivities, "optimise": optimised}.get(command)
+    works = {"run": run, "kinematics": kinematics, "sensitivity": sensitivities}
+    return {**works, "optimise": optimised, "fit": fitted, "sweep": swept}.get(command)

@@ -17,7 +17,7 @@ from .._errors import Exit, MechanismError, StudyError
 from .._inputs import as_inputs
 from .._kinematic_simulation import simulate_kinematics
 from .._mechanism import Mechanism
-from .._model import Model, compile
+from .._model import Model
 from .._results import RESULTS
 from .._solver import explicit, implicit
 from .._trajectory import STATISTICS, Statistics, Trajectory
@@ -40,7 +40,7 @@ def prepared(study: Study) -> tuple[Mechanism, Model, State]:
     """The mechanism, its model and its start; faults of the description are bad input, others a failed solve."""
     try:
         mech = study.mechanism
-        model = compile(mech)
+        model = study.model
         study.inputs({})
         study.channels([*study.config.output.channels, *(r.channel for r in study.config.responses.values())])
     except MechanismError as error:

@@ -33,17 +33,17 @@ def optimised(study: Study, folder: Folder, watch: Watch) -> None:
         study.root.fail("has no [optimise]; say there what to minimise, and over which numbers")
     method = _method(study, own)
     prepared(study)
-    values = _started(study, own.variables)
+    values = started(study, own.variables)
     log = Log(folder)
     if log.records or log.warning:
         watch.say(f"{len(log.records)} evaluations are known {f'({log.warning})' if log.warning else ''}".rstrip())
     known = [(r["x"], r["y"], r["J"]) for r in log.records]
-    evaluations = Evaluations(known, lambda record: log.add(_arrays(record)))
+    evaluations = Evaluations(known, lambda record: log.add(arrays_of(record)))
     try:
         found = optimise(
             lambda p: _objective(study, own, p),
             values,
-            bounds={name: (v.lower, v.upper) for name, v in own.variables.items() if _bounded(v)},
+            bounds={name: (v.lower, v.upper) for name, v in own.variables.items() if bounded(v)},
             constraints=_limits(own),
             method=method,
             scales={name: v.scale for name, v in own.variables.items() if v.scale is not None},
@@ -64,11 +64,11 @@ def optimised(study: Study, folder: Folder, watch: Watch) -> None:
         raise StudyError(f"not converged: {found.reason}", Exit.SOLVE_FAILED)
 
 
-def _bounded(own: Variable) -> bool:
+def bounded(own: Variable) -> bool:
     return own.lower is not None or own.upper is not None
 
 
-def _arrays(record: Record) -> dict[str, np.ndarray]:
+def arrays_of(record: Record) -> dict[str, np.ndarray]:
     return {"x": record.x, "y": record.y, "J": record.J}
 
 
@@ -86,7 +86,7 @@ def _method(study: Study, own: Optimise) -> AbstractMethod:
     return kind.make(**{name: given[name] for name in takes})
 
 
-def _started(study: Study, variables: Mapping[str, Variable]) -> dict[str, Any]:
+def started(study: Study, variables: Mapping[str, Variable]) -> dict[str, Any]:
     """Where the numbers start; one outside of its bounds is refused."""
     values = study.current(variables)
     for name, own in variables.items():

@@ -18,6 +18,7 @@ from jax import Array
 
 from .._assembly import State, assemble
 from .._bodies._marker import Marker
+from .._channels import Channel, find_channel
 from .._config._build import coordinates, law_of, marker, mechanism, times
 from .._config._document import Document, Entry
 from .._config._schema import Config, Solver
@@ -30,7 +31,7 @@ from .._results import RESULTS
 from .._simulate import simulate
 from .._solver import Auto, StoredSteps, Tolerance, explicit, implicit
 from .._trajectory import Trajectory
-from ._channels import Channel, channel, response
+from ._responses import response
 
 Values = Mapping[str, Any]
 
@@ -55,6 +56,10 @@ class Study:
     def mechanism(self) -> Mechanism:
         """With the numbers of the config."""
         return self.build({})
+
+    @cached_property
+    def model(self) -> Model:
+        return compile(self.mechanism)
 
     def build(self, values: Values) -> Mechanism:
         """The mechanism with other values."""
@@ -136,7 +141,7 @@ class Study:
 
     def channels(self, names: Any, values: Values | None = None) -> list[Channel]:
         markers = self.markers(values or {})
-        return [channel(name, self.mechanism, markers) for name in names]
+        return [find_channel(self.model, name, markers) for name in names]
 
     def channel_values(self, traj: Trajectory, names: Any, values: Values) -> dict[str, Array]:
         return {own.name: own.read(traj) for own in self.channels(names, values)}
