@@ -173,4 +173,8 @@ if TYPE_CHECKING:
     from ._measurement import Measurement as Measurement
     from ._measurement import read_csv as read_csv
 
+    # SHOW
+    from ._viewer._html import animate as animate
+    from ._viewer._live import view as view
+
 __getattr__, __dir__ = lazily(__name__, __file__)

@@ -58,7 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs a command; returns the exit code."""
     given = parser().parse_args(arguments)
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: _say(f"diffmb: warning: {message}")
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: _say(f"diffmb: warning: {message}")
         try:
             return _doctor() if given.command == "doctor" else _study(given)
         except StudyError as error:
@@ -133,8 +134,10 @@ def _in_folder(study: Any, watch: Any, given: argparse.Namespace, document: Docu
             with watching.interruptible(watch):
                 work(study, folder, watch)
         except StudyError as error:
-            state = "interrupted" if error.code == Exit.INTERRUPTED else "failed"
-            folder.finish(state, message=_line(error))
+            if error.code == Exit.BAD_INPUT and folder.untouched:
+                folder.discard()
+            else:
+                folder.finish("interrupted" if error.code == Exit.INTERRUPTED else "failed", message=_line(error))
             raise
         except BaseException as error:
             folder.finish("failed", message=_line(error))

@@ -62,8 +62,8 @@ class Entry:
         """Refuses this entry, saying where it stands."""
         given = self.path in self.document.given
         line = None if given else find_line(self.document.text, self.keys)
-        place = f"--set {self.path}" if given else f"{self.document.name}{f':{line}' if line else ''}"
-        raise StudyError(f"{place}: {self.path + ' ' if self.path and not given else ''}{message}")
+        place = "--set" if given else f"{self.document.name}{f':{line}' if line else ''}:"
+        raise StudyError(f"{place} {self.path + ' ' if self.path else ''}{message}")
 
     def table(self, known: list[str] | None = None) -> dict[str, "Entry"]:
         """The entries of a table; one that is not `known` is refused."""
@@ -170,7 +170,7 @@ def parse_document(name: str, raw: bytes) -> Document:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         where = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
-        place = f":{where[1]}:{where[2]}" if where else ""
+        place = f":{where[1]}:{where[2]}" if where else f":{len(text.splitlines())}"  # the other is "at end of document"
         message = re.sub(r"\s*\(at [^)]*\)", "", str(error))
         raise StudyError(f"{name}{place}: not TOML: {message[:1].lower()}{message[1:]}") from None
     except RecursionError:

@@ -80,7 +80,7 @@ def _is_number(tree: ast.expr) -> bool:
     return isinstance(tree, ast.Constant) and type(tree.value) in (int, float) and math.isfinite(_number(tree))
 
 
-def _number(tree: ast.expr) -> float:
+def _number(tree: ast.expr) -> int | float:
     assert isinstance(tree, ast.Constant) and isinstance(tree.value, int | float)
     try:
         return tree.value if abs(tree.value) <= 16 else float(tree.value)

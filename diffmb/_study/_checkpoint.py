@@ -55,6 +55,8 @@ def load_checkpoint(folder: Folder, like: Any, shapes: bool = True) -> tuple[Any
     refused.
     """
     faults = []
+    if folder.fresh:
+        folder.remove(CURRENT, PREVIOUS)
     for name in (CURRENT, PREVIOUS):
         data = folder.read(name)
         if data is None:
@@ -120,6 +122,8 @@ class Log:
     """
 
     def __init__(self, folder: Folder):
+        if folder.fresh:
+            folder.remove(EVALUATIONS)
         self.path = folder.place(EVALUATIONS)
         self._seal = bytes.fromhex(folder.about["hash"])
         self.records, good, self.warning = self._read()

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from .._config._build import coordinates
 from .._config._document import Entry
 from .._config._expression import is_expression
 from .._config._schema import Fit as Section
@@ -78,13 +77,11 @@ def _experiment(study: Study, own: Section, name: str, number: int) -> Experimen
     data = read_csv(path, channels={c: c for c in own.channels}, delimiter=own.delimiter)
     solver = study.config.solver
     options = {"solver": method(solver), "controller": controller(solver), "inputs": study.inputs({})}
-    start = study.config.start
-    read = lambda what: coordinates(getattr(start, what), study.parameters({}), what)
     return Experiment(
         data,
-        read("q"),
-        read("v"),
-        read("guess"),
+        study.start({}, "q"),
+        study.start({}, "v"),
+        study.start({}, "guess"),
         unknown=own.unknown,
         begin=min(study.config.time.start, float(data.times[0])),
         channels={column: _reader(study, own, channel) for column, channel in own.channels.items()},

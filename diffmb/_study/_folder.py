@@ -19,7 +19,7 @@ from typing import Any
 from .._errors import Exit, MechanismError, StudyError
 from .._io._files import replacing
 
-STUDY, STATUS, LOCK = "study.json", "status.json", ".lock"
+STUDY, STATUS, CONFIG, LOCK = "study.json", "status.json", "config.toml", ".lock"
 _OTHER = "choose another --out"
 _ROOM = 50_000_000  # bytes that must be free besides what is estimated
 
@@ -45,9 +45,11 @@ def files() -> Iterator[None]:
 class Folder:
     """An open folder: made or found, locked, and known to belong to this study."""
 
-    def __init__(self, path: Path, about: Mapping[str, Any], lock: int):
-        self.path, self.about, self._lock = path, dict(about), lock
+    def __init__(self, path: Path, about: Mapping[str, Any], lock: int, made: bool):
+        self.path, self.about, self._lock, self._made = path, dict(about), lock, made
+        self._old = {name: self.read(name) for name in (STUDY, STATUS, CONFIG)}
         self.started = datetime.now(UTC)
+        self.fresh = True  # whether to begin anew, or to go on from a checkpoint
         self.written: list[str] = []
         status = _json(path / STATUS) or {}
         self.before = status.get("state")  # how an earlier run in this folder ended
@@ -101,6 +103,20 @@ class Folder:
             kept |= set(self.files)
         self.status(state, files=sorted(kept), **more)
 
+    def discard(self) -> None:
+        """Leaves the place as it was before: nothing but the description of the study has been written."""
+        for name, data in self._old.items():
+            self.remove(name) if data is None else self.write(name, data)
+        if self._made:
+            with suppress(OSError):
+                (self.path / LOCK).unlink(missing_ok=True)
+                self.path.rmdir()
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing but the description of the study has been written."""
+        return set(self.written) <= {STUDY, STATUS, CONFIG}
+
     def close(self) -> None:
         with suppress(OSError):
             (self.path / LOCK).unlink(missing_ok=True)
@@ -122,14 +138,13 @@ def open_folder(
     """
     if resume and overwrite:
         raise StudyError("--resume and --overwrite exclude each other; give one of them")
-    fresh = _check(path, about, resume, overwrite)
+    fresh, made = _check(path, about, resume, overwrite), not path.exists()
     _make(path, size)
-    folder = Folder(path, about, _take_lock(path))
+    folder = Folder(path, about, _take_lock(path), made)
     try:
-        if fresh or overwrite:
-            folder.remove("checkpoint.bin", "checkpoint.old", "evaluations.log")
         folder.write(STUDY, json.dumps(folder.about, indent=1, sort_keys=True) + "\n")
         folder.status("running", files=folder.files)
+        folder.fresh = fresh or overwrite
         yield folder
     finally:
         folder.close()

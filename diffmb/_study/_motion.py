@@ -15,6 +15,7 @@ from .._assembly import State
 from .._checks import check_states
 from .._errors import Exit, MechanismError, StudyError
 from .._inputs import as_inputs
+from .._io._netcdf import libraries
 from .._kinematic_simulation import simulate_kinematics
 from .._mechanism import Mechanism
 from .._model import Model
@@ -42,6 +43,8 @@ def prepared(study: Study) -> tuple[Mechanism, Model, State]:
         mech = study.mechanism
         model = study.model
         study.inputs({})
+        if study.config.output.format == "nc":
+            libraries()
         study.channels([*study.config.output.channels, *(r.channel for r in study.config.responses.values())])
     except MechanismError as error:
         raise StudyError(str(error)) from error
@@ -78,7 +81,6 @@ def move(study: Study, folder: Folder, watch: Watch, model: Model, state: State)
     else:
         kept["q"][0], kept["v"][0], kept["z"][0] = state.q, state.v, z0
     ends = cuts(rows - 1, study.config.solver.pieces)
-    watch.begin(ends.index(int(kept["done"])) if int(kept["done"]) in ends else 0)
     for k, (first, last) in enumerate(pairwise(ends)):
         if last <= int(kept["done"]):
             continue

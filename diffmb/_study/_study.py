@@ -102,10 +102,13 @@ class Study:
         return {name: marker(at, parameters) for name, at in section.table().items()} if section else {}
 
     def assemble(self, model: Model, values: Values, throw: bool = True) -> State:
-        start, parameters = self.config.start, self.parameters(values)
-        read = lambda what: coordinates(getattr(start, what), parameters, what)
         self._check_joints(model)
-        return assemble(model, read("q"), read("v"), guess=read("guess"), t=float(self.ts[0]), throw=throw)
+        q, v, guess = (self.start(values, what) for what in ("q", "v", "guess"))
+        return assemble(model, q, v, guess=guess, t=float(self.ts[0]), throw=throw)
+
+    def start(self, values: Values, what: str) -> dict[str, Any]:
+        """Coordinates "q", speeds "v", the "guess" or states "z" of the start, by name."""
+        return coordinates(getattr(self.config.start, what), self.parameters(values), what)
 
     def _check_joints(self, model: Model) -> None:
         for what in ("q", "v", "guess"):
@@ -119,8 +122,7 @@ class Study:
         return {name: law_of(at, parameters) for name, at in section.table().items()} if section else {}
 
     def states(self, values: Values) -> dict[str, Any] | None:
-        found = coordinates(self.config.start.z, self.parameters(values), "z")
-        return found or None
+        return self.start(values, "z") or None
 
     def simulate(self, values: Values, throw: bool = True) -> Trajectory:
         """The whole motion in one go, as derivatives need it."""

@@ -37,7 +37,6 @@ def swept(study: Study, folder: Folder, watch: Watch) -> None:
     log = Log(folder)
     run = batch(lambda values: study.responses(values, names, throw=False), chunk=own.chunk)
     starts = range(0, count, own.chunk)
-    watch.begin(len(log.records))
     try:
         for k, start in enumerate(starts):
             if k >= len(log.records):

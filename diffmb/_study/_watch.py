@@ -24,7 +24,8 @@ class Watch:
 
     def __init__(self, quiet: bool = False):
         self.quiet, self.stopped = quiet, False
-        self._start, self._from, self._said = time.monotonic(), 0, 0.0
+        self._first: tuple[float, int] | None = None  # when it told for the first time, and how far it was
+        self._said = 0.0
         self._terminal = sys.stderr.isatty()
 
     def say(self, text: str) -> None:
@@ -32,10 +33,7 @@ class Watch:
         if not self.quiet:
             print(f"{text}", file=sys.stderr, flush=True)  # noqa: T201
 
-    def begin(self, done: int = 0) -> None:
-        self._start, self._from = time.monotonic(), done
-
-    def step(self, done: int, total: int | None, text: str = "") -> None:
+    def step(self, done: int, total: int, text: str = "") -> None:
         """`done` of `total` pieces are safe. Raises when the work is to stop."""
         self.tell(done, total, text)
         if self.stopped and done != total:
@@ -44,25 +42,21 @@ class Watch:
     def interrupted(self) -> StudyError:
         return StudyError("interrupted; what there is has been written, --resume goes on", Exit.INTERRUPTED)
 
-    def tell(self, done: int, total: int | None, text: str = "") -> None:
+    def tell(self, done: int, total: int, text: str = "") -> None:
         """Shows how far it is, and how long it will take at most."""
         now = time.monotonic()
-        last = done == total
+        last, left = done == total, ""
+        if self._first is None:
+            self._first = now, done  # the first piece compiles: its time says nothing about the others
+        elif done > self._first[1] and not last:
+            left = f"  {_clock((now - self._first[0]) / (done - self._first[1]) * (total - done))} left"
         if self.quiet or (not self._terminal and not last and now - self._said < _EVERY):
             return
         self._said = now
-        if total is None:
-            line = f"  {done} done, {_clock(now - self._start)}"
-        else:
-            line = f"  {done}/{total}  {_clock(self._left(now, done, total))} left"
-        line = f"{line}  {text}".rstrip()
+        line = f"  {done}/{total}{left}  {text}".rstrip()
         end = "\n" if last or not self._terminal else ""
         start = "\r\x1b[K" if self._terminal else ""
         print(f"{start}{line}", end=end, file=sys.stderr, flush=True)  # noqa: T201
-
-    def _left(self, now: float, done: int, total: int) -> float:
-        own = max(done - self._from, 1)
-        return (now - self._start) / own * (total - done)
 
 
 def _clock(seconds: float) -> str:

@@ -94,11 +94,12 @@ def _add(server: Any, found: Scene) -> list[Any]:
         if tie.first == tie.second >= 0:
             points = np.stack([tie.a, tie.b])[None]
             colour = tuple(round(255 * c) for c in tie.colour)
-            draw.add_line_segments(f"/world/body{tie.first}/tie{number}", points, colour, line_width=4.0)
+            draw.add_line_segments(f"/world/body{tie.first}/tie{number}", points, colour, thickness=4.0, thickness_units="screen")
     for number, (_, points) in enumerate(found.paths):
         text = COLOURS[(number + 3) % len(COLOURS)]
         colour = tuple(int(text[k : k + 2], 16) for k in (1, 3, 5))
-        draw.add_line_segments(f"/world/path{number}", np.stack([points[:-1], points[1:]], 1), colour, line_width=2.0)
+        segments = np.stack([points[:-1], points[1:]], 1)
+        draw.add_line_segments(f"/world/path{number}", segments, colour, thickness=2.0, thickness_units="screen")
     away = found.middle + found.away / np.linalg.norm(found.away) * 2.0 * found.size
 
     @server.on_client_connect
