@@ -9,15 +9,18 @@
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ._bodies._marker import Marker
 from ._errors import MechanismError
 from ._kinematics import kinematics
+from ._model import Model
 from ._names import nearest
 from ._trajectory import Trajectory
 
@@ -38,58 +41,66 @@ _WHOLE = ("energy", "kinetic_energy", "potential_energy")
 _REST = re.compile(r"(?:\.(?P<what>[a-z_]+))?(?:\.(?P<axis>[xyz]))?(?:\[(?P<index>\d+)\])?")
 
 
+@dataclass(frozen=True)
+class Channel:
+    """A channel that exists: `read(traj)` gives (times,) in `unit`."""
+
+    name: str
+    unit: str
+    read: Callable[[Trajectory], Array]
+
+
 def read_channel(traj: Trajectory, name: str) -> Array:
     """The channel of that name, (times,); refused with the nearest one if there is none."""
-    return _found(traj, name)[0]
+    return find_channel(traj.model, name).read(traj)
 
 
-def channel_unit(traj: Trajectory, name: str) -> str:
-    """Its unit, in SI."""
-    return _found(traj, name)[1]
-
-
-def _found(traj: Trajectory, name: str) -> tuple[Array, str]:
+def find_channel(model: Model, name: str, markers: Mapping[str, Marker] | None = None) -> Channel:
+    """The channel of that name; `markers` are frames by name, seen like bodies."""
     if name in _WHOLE:
-        return getattr(traj, name)(), "J"
-    model = traj.model
-    known = [*model.topology.bodies, *model.inboard, *model.elements, *model.connection_names]
+        return Channel(name, "J", lambda traj: getattr(traj, name)())
+    markers = markers or {}
+    known = [*model.topology.bodies, *model.inboard, *model.elements, *model.connection_names, *markers]
     part = max((k for k in known if name == k or name.startswith((f"{k}.", f"{k}["))), key=len, default=None)
     match = _REST.fullmatch(name[len(part) :]) if part is not None else None
     if part is None or match is None:
         raise MechanismError(f"there is no channel {name!r}; {nearest(name.split('.')[0], known)}")
-    found, what = _quantities(traj, part), match["what"] or "coordinate"
+    found, what = _quantities(model, part, markers), match["what"] or "coordinate"
     if what not in found:
         raise MechanismError(f"the channel {name!r}: {part!r} has no {what}; {nearest(what, list(found))}")
     read, unit = found[what]
-    return _component(read(), name, match["axis"], match["index"]), unit
+    return Channel(name, unit, lambda traj: _component(read(traj), name, match["axis"], match["index"]))
 
 
-def _quantities(traj: Trajectory, part: str) -> dict[str, tuple[Callable[[], Array], str]]:
+Read = Callable[[Trajectory], Array]
+
+
+def _quantities(model: Model, part: str, markers: Mapping[str, Marker]) -> dict[str, tuple[Read, str]]:
     """Reader and unit of everything that the part has over time."""
-    model = traj.model
-    frame = {
-        what: (lambda of=of, what=what: of(traj[part] if what in _MOVED else _motion(traj, part)), unit)
+    place = markers.get(part, part)
+    frame: dict[str, tuple[Read, str]] = {
+        what: (lambda traj, of=of, what=what: of(traj[place] if what in _MOVED else _motion(traj, place)), unit)
         for what, (of, unit) in _FRAME.items()
     }
-    if part in model.topology.bodies and part not in model.inboard:
+    if part in markers or (part in model.topology.bodies and part not in model.inboard):
         return frame
-    found: dict[str, tuple[Callable[[], Array], str]] = {
-        what: (lambda rows=rows: traj.reaction(part)[:, rows], unit) for what, (rows, unit) in _WRENCH.items()
+    found: dict[str, tuple[Read, str]] = {
+        what: (lambda traj, rows=rows: traj.reaction(part)[:, rows], unit) for what, (rows, unit) in _WRENCH.items()
     }
     if part in model.inboard:
-        found["coordinate"] = (lambda: traj.coordinate(part), "rad or m")
-        found["speed"] = (lambda: traj.speed(part), "rad/s or m/s")
-        found["acceleration"] = (lambda: traj.vd[:, model.speeds(part)], "rad/s^2 or m/s^2")
+        found["coordinate"] = (lambda traj: traj.coordinate(part), "rad or m")
+        found["speed"] = (lambda traj: traj.speed(part), "rad/s or m/s")
+        found["acceleration"] = (lambda traj: traj.vd[:, model.speeds(part)], "rad/s^2 or m/s^2")
     if part in model.connection_names:
-        found["state"] = (lambda: traj.state(part), "that of the connection")
+        found["state"] = (lambda traj: traj.state(part), "that of the connection")
     if part in model.elements:
-        found["load"] = (lambda: traj.load(part), "N m or N")
+        found["load"] = (lambda traj: traj.load(part), "N m or N")
     if part in model.topology.bodies:  # a free joint that was added has the name of its body
         found = found | {what: own for what, own in frame.items() if what != "acceleration"}
     return found
 
 
-def _motion(traj: Trajectory, part: str) -> Any:
+def _motion(traj: Trajectory, part: str | Marker) -> Any:
     """Poses and twists alone: no dynamics."""
     return jax.vmap(lambda t, q, v: kinematics(traj.model, q, v, t=t)[part])(traj.ts, traj.q, traj.v)
 

@@ -299,12 +299,12 @@ def versions() -> dict[str, str]:
     return {"diffmb_version": own, "jax_version": jax.__version__}
 
 
-def optional(package: str, what: str) -> Any:
-    """A package that not everyone has."""
+def optional(package: str, what: str, extra: str = "io") -> Any:
+    """A package that not everyone has; `extra` brings it."""
     try:
         return import_module(package)
     except ImportError as error:
-        raise MechanismError(f'{what} needs {package}, which is not here: pip install "diffmb[io]"') from error
+        raise MechanismError(f'{what} needs {package}, which is not here: pip install "diffmb[{extra}]"') from error
 
 
 def _dataset(traj: Trajectory) -> Any:

@@ -18,6 +18,7 @@ PACKAGE = ROOT / "diffmb"
 ORDER = (
     "_errors",
     "_names",
+    "_lazy",
     "_types",
     "_roots",
     "_spatial",
@@ -89,6 +90,12 @@ ORDER = (
     "_control",
     "control",
     "_io",
+    "_config",
+    "_viewer",
+    "_plots",
+    "_study",
+    "_cli",
+    "__main__",
 )
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
@@ -204,7 +211,7 @@ def test_every_class_is_abstract_or_final():
 def test_exports_exist_and_say_so():
     import diffmb
 
-    for node in tree_of(PACKAGE / "__init__.py").body:
+    for node in ast.walk(tree_of(PACKAGE / "__init__.py")):
         if isinstance(node, ast.ImportFrom) and node.level:
             for alias in node.names:
                 assert alias.asname == alias.name, f"write `from .{node.module} import {alias.name} as {alias.name}`"
@@ -267,6 +274,8 @@ import json, logging, jax
 from jax._src import xla_bridge
 before, level = dict(jax.config.values), logging.getLogger().level
 import diffmb
+for name in dir(diffmb):
+    getattr(diffmb, name)
 changed = [k for k, v in jax.config.values.items() if before.get(k) != v]
 print(json.dumps([changed, logging.getLogger().level != level, xla_bridge.backends_are_initialized()]))
 """

@@ -1,0 +1,1 @@
+"""Studies: a folder with numbers, pictures and a state that survives interruption."""

@@ -1,0 +1,1 @@
+"""What a motion looks like: a stand-alone page, and a live one."""
