@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from ._connections._one_sided_laws import StopLaw as StopLaw
     from ._connections._spring import SpringDamper as SpringDamper
     from ._connections._triangle import PlaneElement as PlaneElement
-    from ._connections._actuator import AbstractLaw as AbstractLaw
     from ._connections._actuator import AxisActuator as AxisActuator
     from ._connections._actuator import ForceInput as ForceInput
     from ._connections._actuator import JointActuator as JointActuator
@@ -72,7 +71,6 @@ if TYPE_CHECKING:
     from ._connections._muscle_curves import muscle_curves as muscle_curves
     from ._connections._muscle_curves import muscle_curves_2016 as muscle_curves_2016
     from ._connections._split_muscle import SplitMuscle as SplitMuscle
-    from ._connections._spring import SpringDamper as SpringDamper
     from ._connections._tyre import RadialTyre as RadialTyre
     from ._connections._tyre import SlipTyre as SlipTyre
     from ._connections._user import Connection as Connection

@@ -56,8 +56,8 @@ class AbstractMount(AbstractLoad):
 class AlongLine(AbstractMount, AbstractConnection):
     """A law of the distance between the markers' origins, m.
 
-    Where they meet the line has no direction: there is no force, and its derivatives are zero. For a linear spring without
-    free length take `SpringDamper`, which is exact there.
+    Where they meet the line has no direction: there is no force, and its derivatives are zero. For a linear spring
+    without free length take `SpringDamper`, which is exact there.
 
     **Arguments:**
 
