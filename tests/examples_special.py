@@ -29,9 +29,16 @@ def creeping():
 
 EXAMPLES = {
     "traction": Example(
-        TRACTION, at=((-0.02, 0.034641, 0.0),), spread=1e-4, turn=0.2, rate=0.5, follow=(-900.0, -300.0), followed=1
+        TRACTION,
+        at=((-0.02, 0.034641, 0.0),),
+        spread=1e-4,
+        turn=0.2,
+        rate=0.5,
+        follow=(-900.0, -300.0),
+        followed=1,
+        still=False,  # where nothing moves at all the film is so thin that no difference resolves its slope
     ),
-    "journal": Example(BEARING, at=((2e-6, -2.5e-6, 0.0),), spread=6e-7, turn=0.0, rate=1e-3, still=False),
+    "journal": Example(BEARING, at=((2e-6, -2.5e-6, 0.0),), spread=6e-7, turn=0.01, rate=1e-3, still=False),
     "composite": Example(strings(), at=((0.5, 0.1, 0.0), (0.1, -0.3, 0.4)), spread=0.03, z_spread=0.01),
     "damped composite": Example(creeping(), spread=0.05, z_spread=0.02),
 }
