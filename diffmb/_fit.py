@@ -223,7 +223,7 @@ class _Residuals:
             y, J = self.program.run["forward"](self.variables.numbers(x), self.leaves)
         except FAILURES:
             return np.full(self.data.values.shape, np.nan), np.full((len(self.data.values), len(x)), np.nan)
-        return np.asarray(y, float), np.asarray(J, float) @ self.variables.slope(x)
+        return np.asarray(y, float), self.variables.chain(J, x)
 
     def first(self, say: Callable[[], None]) -> None:
         """The start must be finite."""

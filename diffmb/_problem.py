@@ -177,7 +177,7 @@ class Problem:
             return np.full(count, np.nan), np.full((count, len(x)) if derivative else (0,), np.nan)
         if not derivative:
             return np.asarray(found, float), np.zeros(0)
-        return np.asarray(found[0], float), np.asarray(found[1], float) @ self.variables.slope(x)
+        return np.asarray(found[0], float), self.variables.chain(found[1], x)
 
     def point(self, x: np.ndarray, draw: int = 0) -> Point:
         """Everything at x; `Failed` if something is not finite."""

@@ -183,6 +183,14 @@ class Variables:
             found[rows, span] = block.slope(free) * self.scale[span]
         return found
 
+    def chain(self, J: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """(3): dy/dx of dy/dp; what is not finite stays in the columns of its own number."""
+        J, T = np.asarray(J, float), self.slope(x)
+        if np.isfinite(J).all():
+            return J @ T
+        with np.errstate(invalid="ignore"):
+            return np.where(T == 0.0, 0.0, J[:, :, None] * T).sum(1)
+
     def named(self, x: np.ndarray) -> dict[str, float]:
         return dict(zip(self.names, np.asarray(self.numbers(x), float).tolist(), strict=True))
 
