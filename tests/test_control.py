@@ -167,7 +167,8 @@ def test_brachistochrone_by_a_blade():
 
     The cycloid turns at a constant rate, so that the best the steering moment can do is nothing: the motion is free,
     and the direction and the turning at the start are what is found. So a cost of the moment moves no optimum, but
-    makes it the only one: time alone does not say how to steer along a path that is the best already. A rolling row (no phi) with an unknown start.
+    makes it the only one: time alone does not say how to steer along a path that is the best already. The row is of
+    velocity level (no phi), and the start is unknown.
     """
     model = mb.compile(
         mb.Mechanism(
@@ -179,7 +180,8 @@ def test_brachistochrone_by_a_blade():
     )
     at = lambda x, y: lambda t, q, v, z, p: q[:2] - jnp.array([x, y])
     problem = control.Problem(
-        model, {"plane": ([0, 0, -1], [0, 0, 1])}, duration=control.Free(1.0, 4.0, 2.0), running=lambda t, q, v, z, u, p: 1.0 + 0.1 * u @ u,
+        model, {"plane": ([0, 0, -1], [0, 0, 1])}, duration=control.Free(1.0, 4.0, 2.0),
+        running=lambda t, q, v, z, u, p: 1.0 + 0.1 * u @ u,
         start={"residual": lambda t, q, v, z, p: jnp.append(q[:2] - jnp.array([0.0, 10.0]), v[:2])},
         end={"residual": at(10.0, 5.0)}, bounds={"plane": ([-1, 0, -2], [11, 11, 2])},
     )  # fmt: skip
