@@ -152,8 +152,8 @@ def test_swing_up_reaches_the_published_cost(swing_up):
     ratio = coarse.errors / local_errors(coarse)
     assert ratio.min() > 0.3 and ratio.max() < 5.0, ratio
     assert coarse.errors.max() > 30 * coarse.errors.min()
-    fine = control.collocation(swing_up, nodes=40, accuracy=2e-6, guess=coarse)
-    assert fine.converged and abs(fine.cost - 58.807667458) < 1e-5 and fine.errors.max() <= 2e-6
+    fine = control.collocation(swing_up, nodes=40, accuracy=1e-6, guess=coarse)
+    assert fine.converged and abs(fine.cost - 58.807667458) < 1e-5 and fine.errors.max() <= 1e-6
     assert fine.violation < 1e-8 and fine.optimality < 1e-8
     run = fine.trajectory()
     assert np.abs(run.q[-1] - fine.q[-1]).max() < 1e-3  # an unstable motion, open loop
@@ -166,7 +166,9 @@ def test_brachistochrone_by_a_blade():
     """O3: a blade that cannot slip sideways, free to point anywhere, falls from (0, 10) to (10, 5) as fast as possible.
 
     The cycloid turns at a constant rate, so that the best the steering moment can do is nothing: the motion is free,
-    and the direction and the turning at the start are what is found. A rolling row (no phi) with an unknown start.
+    and the direction and the turning at the start are what is found. So a cost of the moment moves no optimum, but
+    makes it the only one: time alone does not say how to steer along a path that is the best already. The row is of
+    velocity level (no phi), and the start is unknown.
     """
     model = mb.compile(
         mb.Mechanism(
@@ -178,15 +180,16 @@ def test_brachistochrone_by_a_blade():
     )
     at = lambda x, y: lambda t, q, v, z, p: q[:2] - jnp.array([x, y])
     problem = control.Problem(
-        model, {"plane": ([0, 0, -1], [0, 0, 1])}, duration=control.Free(1.0, 4.0, 2.0), running=1.0,
+        model, {"plane": ([0, 0, -1], [0, 0, 1])}, duration=control.Free(1.0, 4.0, 2.0),
+        running=lambda t, q, v, z, u, p: 1.0 + 0.1 * u @ u,
         start={"residual": lambda t, q, v, z, p: jnp.append(q[:2] - jnp.array([0.0, 10.0]), v[:2])},
         end={"residual": at(10.0, 5.0)}, bounds={"plane": ([-1, 0, -2], [11, 11, 2])},
     )  # fmt: skip
     guess = control.Guess(2.0, fall, lambda f: np.zeros((len(f), 3)))
-    found = control.collocation(problem, nodes=10, guess=guess)
+    found = control.collocation(problem, nodes=20, guess=guess)
     assert found.converged and abs(found.duration - 1.8016031224530813) < 2e-6
-    turning = found.v[:, 2]
-    assert np.ptp(turning) < 0.05 * np.abs(turning).max()
+    radius = 2.585999608432747  # of the cycloid, P24_ocp.json
+    np.testing.assert_allclose(found.v[:, 2], 0.5 * np.sqrt(9.80665 / radius), rtol=1e-3)
 
 
 def fall(f):
@@ -218,7 +221,7 @@ def regulator(limits=None):
 
 def test_regulator():
     problem = regulator()
-    found = control.collocation(problem, nodes=10)
+    found = control.collocation(problem, nodes=20, points=4)
     assert abs(found.cost - REGULATED) < 1e-8
     np.testing.assert_allclose(found.u[0], -K @ [0.2, -0.1], rtol=1e-4)
     track = control.ilqr(problem, steps=200)
@@ -363,7 +366,7 @@ def test_reach_with_activation():
     )  # fmt: skip
     found = control.collocation(problem, nodes=12)
     assert found.converged and found.violation < 1e-8
-    assert found.z.min() > -1e-8 and found.u.min() > -1e-8 and found.u[1:].max() < 1 + 1e-8
+    assert found.z.min() > -1e-8 and found.u[1:].min() > -1e-8 and found.u[1:].max() < 1 + 1e-8
     assert found.v.max() < 4.0 + 1e-6
     run = found.trajectory()
     np.testing.assert_allclose(hand(run.q[-1])[1], target[1], atol=1e-4)
