@@ -60,6 +60,13 @@ def check_switches(model: Model, on: Any, like: Array) -> Array | None:
     return _check_size("on", on, "len(model.switches)", len(model.switches), advice).astype(like.dtype)
 
 
+def as_switches(model: Model, off: Any, like: Array) -> Array | None:
+    """1 for what is on, 0 for what is named in `off`; None if that is nothing."""
+    names = (off,) if isinstance(off, str) else tuple(off)
+    places = [model.switch(name) for name in names]
+    return jnp.ones(len(model.switches), like.dtype).at[jnp.asarray(places)].set(0.0) if places else None
+
+
 def _check_size(name: str, value: Any, title: str, size: int, what: str) -> Array:
     value = _as_floats(name, value)
     if value.shape != (size,):

@@ -44,7 +44,7 @@ class Place(eqx.Module):
 
 
 class Rows(eqx.Module):
-    """One group's rows: values of (3), (e, r, batch), and their slope P, (e, r, 6 or coordinates, batch)."""
+    """One group's rows: values of (3) or (2), (e, r, batch), and their slope P, (e, r, 6 or coordinates, batch)."""
 
     place: Place | None
     value: Array
@@ -171,8 +171,24 @@ def all_rows(model: Model, c: Configuration, q, v, vd, V: Array, A: Array, t) ->
     return found
 
 
+def rate_rows(model: Model, c: Configuration, q, v, V: Array, t) -> list[Rows]:
+    """(2) of every group with its slope P, for models without rows of acceleration level: one derivative less."""
+
+    def one(kind, x, xd):
+        value, push = jax.linearize(lambda xd: kind.rate(t, x, xd), xd)
+        units = jnp.broadcast_to(eye(xd.shape[0], xd), (xd.shape[0], *xd.shape))
+        return value, jax.vmap(push, 1, 1)(units)
+
+    found = []
+    for group in model.closing:
+        where, x = here(group, c, q)
+        t, x, xd = spread(t, x, moving(group, where, v, V))
+        found.append(Rows(where, *each(one)(group.kind, x, xd)))
+    return found
+
+
 def row_values(rows: list[Rows], c: Configuration) -> Array:
-    """(3) in one column, (nc, batch)."""
+    """The values of rows in one column, (nc, batch)."""
     return _together([r.value for r in rows], c)
 
 

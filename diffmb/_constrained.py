@@ -20,18 +20,18 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from ._batch import ImplicitRule, apply_implicit, lift
+from ._batch import ImplicitRule, apply_implicit, batch_last, lift
 from ._checks import Wrenches, as_time, as_wrenches, check_inputs, check_states, check_switches
 from ._closure import Rows as ElementRows, all_rows, jacobian_rows, row_loads, row_products, row_values
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._dynamics import Pairs, check_motion, loads, mass_solve, project, tree_forward_dynamics
 from ._errors import MechanismError
 from ._follow import with_followed
-from ._loads import with_connections
+from ._loads import heat_and_supply, with_connections
 from ._model import Model
 from ._names import nearest
 from ._saddle import Rows, Speeds, by_rows, prepare, prepare_rows, prepare_speeds
-from ._types import Accelerations
+from ._types import Accelerations, Scalar
 
 
 class Dynamics(eqx.Module):
@@ -88,6 +88,19 @@ def forward_dynamics(
     return dynamics(model, q, v, tau, t, wrenches, z=z, u=u, on=on).vd
 
 
+def connection_power(
+    model: Model, q, v, tau=None, t: Any = 0.0, wrenches: Wrenches | None = None, *, z=None, u=None, on=None
+) -> tuple[Scalar, Scalar]:
+    """(dissipation, supply) of all connections, W: what they turn into heat, and what their inputs, time and active
+    parts bring in. Together with the power of tau, drives and wrenches they change the energy. Arguments as in
+    `dynamics`."""
+    q, v, tau = check_motion(model, q, v, "tau", tau)
+    if not model.connections:
+        return jnp.zeros((), q.dtype), jnp.zeros((), q.dtype)
+    t = as_time(t, q)
+    return _powers(model, q, v, t, *check_inner(model, q, v, tau, t, as_wrenches(wrenches), z, u, on))
+
+
 def check_inner(
     model: Model, q: Array, v: Array, tau: Array, t: Array, wrenches: Pairs, z, u, on
 ) -> tuple[Array | None, Array | None, Array | None]:
@@ -101,6 +114,12 @@ def check_inner(
 
 
 # --- batch axis last from here on ---------------------------------------------------------------------------------
+
+
+@batch_last
+def _powers(model: Model, q, v, t, z, u, on) -> tuple[Array, Array]:
+    c = configuration(model, q, t)
+    return heat_and_supply(model, c, q, v, twists(model, c, q, v, t)[0], t, z, u, on)
 
 
 def constrained_dynamics(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on) -> tuple[Array, Array]:

@@ -95,7 +95,7 @@ class Experiment:
     def tree(self) -> dict[str, Any]:
         """All that the simulation takes, as a tree of arrays."""
         numbers = lambda given: {name: as_array(value) for name, value in given.items()}
-        times = np.concatenate([[self.begin], self.data.times]) if self.late else self.data.times
+        times = np.append(np.array(self.begin, float), self.data.times) if self.late else self.data.times
         if len(times) < 2:
             raise MechanismError(f"experiment {self.title!r} has one time only; say when it began, begin=...")
         start = {"q": numbers(self.q), "v": numbers(self.v), "guess": numbers(self.guess)}

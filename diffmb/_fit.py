@@ -10,6 +10,7 @@ count. Intervals and identifiability: `_identify.py`. Each question and answer i
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._assembly import assemble
+from ._curves import lay_out
 from ._errors import MechanismError
 from ._evaluations import Evaluations
 from ._experiment import Experiment, Simulated, start_places
@@ -75,11 +77,7 @@ class Fit:
             note = "at its bound" if name in self.identified.held else "undetermined" if pair is None else ""
             rows.append([name, f"{self.start[name]:.6g}", f"{value:.6g}", between, note])
         rows += [[name, "", "", "", "no dependence"] for name in self.independent]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines += [
-            ("  " + "  ".join(f"{x:{s}{w}}" for x, s, w in zip(row, "<>><<", widths, strict=True))).rstrip()
-            for row in rows
-        ]
+        lines += lay_out(rows, "<>><<")
         lines.append("  noise: " + ", ".join(f"{name} {value:.3g}" for name, value in self.noise.items()))
         for combination in self.identified.combinations:
             told = ", ".join(f"{name} {value:+.3g}" for name, value in combination.items())
@@ -273,8 +271,7 @@ class _Watch:
 
 def _by_turns(problem: _Residuals, watch: _Watch, iterations: int, tolerance: float) -> tuple[np.ndarray, str, bool]:
     """Numbers for a noise, noise for the numbers, until both agree."""
-    from scipy.optimize import least_squares
-
+    least_squares: Any = import_module("scipy.optimize").least_squares  # takes a second to import
     words = {
         0: f"the limit of {iterations} iterations was reached",
         1: "the gradient is as small as asked",

@@ -8,12 +8,13 @@
     DifferentialEvolution  bounds, limits no derivatives, the whole box, members side by side (Storn and Price 1997)
 
 All but the last three get exact derivatives. None leaves the bounds, because questions outside are not asked; one that
-cannot keep limits refuses them. SciPy and optax are imported when they are needed: that takes a second.
+cannot keep limits refuses them.
 """
 
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
@@ -50,6 +51,11 @@ class AbstractMethod(eqx.Module):
         return None
 
 
+def _scipy() -> Any:
+    """Imported when it is needed: that takes a second."""
+    return import_module("scipy.optimize")
+
+
 def _rows(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Which rows are equalities, and which are not."""
     same = problem.region.lo == problem.region.hi
@@ -66,8 +72,7 @@ class SLSQP(AbstractMethod):
     derivative: ClassVar[bool] = True
 
     def run(self, problem, x, lower, upper, observe):
-        from scipy.optimize import Bounds, minimize
-
+        so = _scipy()
         lo, hi = problem.region.lo, problem.region.hi
         equal, between = _rows(problem)
         least, most = between[np.isfinite(lo[between])], between[np.isfinite(hi[between])]
@@ -81,11 +86,11 @@ class SLSQP(AbstractMethod):
             for kind, index, sign, limit in sides
             if len(index)
         ]
-        found = minimize(
+        found = so.minimize(
             *(lambda x: problem.point(x).f, x),
             jac=lambda x: problem.point(x).g,
             method="SLSQP",
-            bounds=Bounds(lower, upper),
+            bounds=so.Bounds(lower, upper),
             constraints=rows,
             callback=lambda x: observe(np.array(x)),
             options={"maxiter": self.iterations, "ftol": self.tolerance},
@@ -108,22 +113,21 @@ class TrustConstr(AbstractMethod):
     derivative: ClassVar[bool] = True
 
     def run(self, problem, x, lower, upper, observe):
-        from scipy.optimize import BFGS, Bounds, NonlinearConstraint, minimize
-
+        so = _scipy()
         rows: Any = ()
         if len(problem.region.lo):
             c, A = (lambda x: problem.point(x).c), (lambda x: problem.point(x).A)
-            rows = NonlinearConstraint(c, problem.region.lo, problem.region.hi, jac=A, hess=BFGS())
+            rows = so.NonlinearConstraint(c, problem.region.lo, problem.region.hi, jac=A, hess=so.BFGS())
         finite = np.isfinite(lower).any() or np.isfinite(upper).any()
         tight = self.tolerance
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a gradient that does not change says that it is linear
-            found = minimize(
+            found = so.minimize(
                 *(lambda x: problem.point(x).f, x),
                 jac=lambda x: problem.point(x).g,
-                hess=BFGS(),
+                hess=so.BFGS(),
                 method="trust-constr",
-                bounds=Bounds(lower, upper, keep_feasible=True) if finite else None,
+                bounds=so.Bounds(lower, upper, keep_feasible=True) if finite else None,
                 constraints=rows,
                 callback=lambda x, state: observe(np.array(x)),
                 options={"maxiter": self.iterations, "gtol": tight, "xtol": 1e-12, "barrier_tol": tight},
@@ -144,13 +148,12 @@ class LBFGSB(AbstractMethod):
     derivative: ClassVar[bool] = True
 
     def run(self, problem, x, lower, upper, observe):
-        from scipy.optimize import Bounds, minimize
-
-        found = minimize(
+        so = _scipy()
+        found = so.minimize(
             *(lambda x: problem.point(x).f, x),
             jac=lambda x: problem.point(x).g,
             method="L-BFGS-B",
-            bounds=Bounds(lower, upper),
+            bounds=so.Bounds(lower, upper),
             callback=lambda x: observe(np.array(x)),
             options={"maxiter": self.iterations, "gtol": self.tolerance, "ftol": 1e-15, "maxfun": 10 * self.iterations},
         )
@@ -183,6 +186,7 @@ class Optax(AbstractMethod):
 
     def run(self, problem, x, lower, upper, observe):
         state, x, shorter, good = self.transformation.init(jnp.asarray(x)), np.array(x), 1.0, None
+        step = eqx.filter_jit(self.transformation.update)
         for k in range(self.iterations):
             try:
                 point = problem.point(x, draw=k)
@@ -196,7 +200,7 @@ class Optax(AbstractMethod):
             slope = x - np.clip(x - point.g, lower, upper)
             if self.seed is None and np.abs(slope).max() <= self.tolerance:
                 return "the projected gradient is as small as asked"
-            update, state = self.transformation.update(jnp.asarray(point.g), state, jnp.asarray(x))
+            update, state = step(jnp.asarray(point.g), state, jnp.asarray(x))
             good = (x, np.asarray(update, float))
             x = np.clip(x + shorter * good[1], lower, upper)
         return f"the limit of {self.iterations} iterations was reached"
@@ -220,17 +224,16 @@ class NelderMead(AbstractMethod):
     derivative: ClassVar[bool] = False
 
     def run(self, problem, x, lower, upper, observe):
-        from scipy.optimize import Bounds, minimize
-
+        so = _scipy()
         def value(x: np.ndarray) -> float:
             y = float(problem.ask(x, derivative=False).y[0])
             return y / problem.F if np.isfinite(y) else np.inf
 
         limit = {"maxiter": self.iterations, "maxfev": 100 * self.iterations, "adaptive": True}
-        found = minimize(
+        found = so.minimize(
             *(value, x),
             method="Nelder-Mead",
-            bounds=Bounds(lower, upper),
+            bounds=so.Bounds(lower, upper),
             callback=lambda x: observe(np.array(x)),
             options={**limit, "xatol": self.tolerance, "fatol": self.tolerance},
         )
@@ -255,8 +258,7 @@ class DifferentialEvolution(AbstractMethod):
     derivative: ClassVar[bool] = False
 
     def run(self, problem, x, lower, upper, observe):
-        from scipy.optimize import NonlinearConstraint, differential_evolution
-
+        so = _scipy()
         open_sides = ~np.isfinite(np.stack([lower, upper])).all(0)
         if open_sides.any():
             column = int(open_sides.argmax())
@@ -265,10 +267,15 @@ class DifferentialEvolution(AbstractMethod):
                 "side; give it bounds, or take mb.SLSQP()"
             )
         lo, hi = problem.region.lo, problem.region.hi
-        rows: Any = NonlinearConstraint(lambda x: problem.values(np.atleast_2d(x.T))[1].T.squeeze(), lo, hi)
-        # x comes as (n, members), or as (n,) when a single one is asked for
-        found = differential_evolution(
-            lambda x: problem.values(np.atleast_2d(x.T))[0].squeeze(),
+
+        def asked(x: np.ndarray, which: int) -> Any:
+            """x comes as (n, members), or as (n,) when a single one is asked for."""
+            found = problem.values(np.atleast_2d(x.T))[which].T
+            return found[..., 0] if x.ndim == 1 else found
+
+        rows: Any = so.NonlinearConstraint(lambda x: asked(x, 1), lo, hi)
+        found = so.differential_evolution(
+            lambda x: asked(x, 0),
             list(zip(lower, upper, strict=True)),
             constraints=rows if len(lo) else (),
             maxiter=self.iterations,

@@ -95,27 +95,36 @@ def mobility(model: Model, q, t: Any = 0.0, *, drives: bool = False) -> Mobility
     largest = s.max(initial=np.finfo(G.dtype).tiny)
     beyond = jnp.where(s > 1e3 * np.finfo(G.dtype).eps * largest, s, jnp.inf)
     distance = jnp.minimum(beyond.min(initial=jnp.inf) / largest, 1.0)
-    speeds = tuple(
+    names = tuple(model.row_names[k] for k in holonomic)
+    gruebler = model.nv - len(holonomic)
+    dof, speed_dof = model.nv - rank, model.nv - rank_all
+    return Mobility(dof, rank, s, distance, speed_dof, Vt, scaled[holonomic], gruebler, names, speed_names(model))
+
+
+def speed_names(model: Model) -> tuple[str, ...]:
+    """The speeds by joint, numbered where a joint has several: "A", "frame[0]"."""
+    return tuple(
         f"{name}[{k}]" if stop - start > 1 else name
         for name, start, stop in ((n, model.speeds(n).start, model.speeds(n).stop) for n in model.inboard)
         for k in range(stop - start)
     )
-    names = tuple(model.row_names[k] for k in holonomic)
-    gruebler = model.nv - len(holonomic)
-    dof, speed_dof = model.nv - rank, model.nv - rank_all
-    return Mobility(dof, rank, s, distance, speed_dof, Vt, scaled[holonomic], gruebler, names, speeds)
 
 
 def scale_rows(model: Model, G: Array) -> Array:
     """The rows of each element divided by the length of its longest: units drop out, a row that vanishes shows."""
+    return G * row_scales(model, G)[:, None]
+
+
+def row_scales(model: Model, G: Array) -> Array:
+    """(nc,): one over the length of the longest row of the element; zero if it is nothing beside other elements'."""
     if model.nc == 0:
-        return G
+        return jnp.zeros(0, G.dtype)
     sizes = [g.rows for g in model.closing for _ in g.names]
     element = np.repeat(np.arange(len(sizes)), sizes)
     size = jnp.sqrt((G * G).sum(1))
     longest = jax.ops.segment_max(size, element, num_segments=int(element.max()) + 1)[element]
     kept = longest > np.finfo(G.dtype).eps ** 0.625 * size.max()
-    return jnp.where(kept[:, None], G / jnp.where(kept, longest, 1.0)[:, None], 0.0)
+    return jnp.where(kept, 1.0 / jnp.where(kept, longest, 1.0), 0.0)
 
 
 def _rank(G: Array) -> tuple[Array, Array, Array]:

@@ -26,6 +26,7 @@ from ._follow import with_followed
 from ._kinematics import moved, qdot, unit_quaternions
 from ._loads import connection_loads
 from ._model import Model
+from ._pseudo_inverse import product
 from ._saddle import by_rows, choose_rows, pick, prepare_chosen, put
 
 _SOFT = 1e-3
@@ -235,3 +236,23 @@ def settle_once(model: Model, chosen: Array, mask: Array, q: Array, v: Array, t:
     largest = lambda x: jnp.abs(x).max(0, initial=0.0)
     size = jnp.maximum(largest(step), largest(change) / (1.0 + largest(v)))
     return q, v + change, size, largest(mask * phi), factors.independence()
+
+
+@batch_last
+def correction(model: Model, chosen: Array, q: Array, t: Array) -> Array:
+    """M^-1 G_e^T A^-1 of (3), (nv, rows), as soft near a singular attitude as in `settle_once`."""
+    factors = _factors(model, chosen, q, t, _SOFT)
+    return product(factors.Z, factors.A_inverse)
+
+
+@batch_last
+def open_positions(model: Model, chosen: Array, q: Array, t: Array) -> Array:
+    """phi of the chosen rows."""
+    return pick(_phi(model, configuration(model, q, t), q, t), chosen)
+
+
+@batch_last
+def open_rates(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> Array:
+    """G v - nu of the chosen rows."""
+    c = configuration(model, q, t)
+    return pick(_rate(model, c, q, v, twists(model, c, q, v, t)[0], t), chosen)

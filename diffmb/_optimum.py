@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from ._curves import lay_out
 from ._evaluations import Evaluations
 
 
@@ -95,9 +96,7 @@ class Optimum:
             rows.append([name, f"{first[name]:.6g}", f"{value:.6g}", between, self._multiplier(name)])
         rows += [[name, "", f"{value:.6g}", "limit", self._multiplier(name)] for name, value in self.responses.items()]
         rows += [[name, "", "", "no dependence", ""] for name in self.independent]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        texts = ["  ".join(f"{x:{s}{w}}" for x, s, w in zip(row, "<>><>", widths, strict=True)) for row in rows]
-        return "\n".join([*lines, *(f"  {text}".rstrip() for text in texts)])
+        return "\n".join([*lines, *lay_out(rows, "<>><>")])
 
     def _multiplier(self, name: str) -> str:
         return f"{self.multipliers[name]:.4g}" if name in self.multipliers else ""

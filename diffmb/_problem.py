@@ -52,10 +52,11 @@ class _Responses:
     functions: tuple[Callable | None, ...]
 
     def __call__(self, mech: Any, *key: Any) -> list:
-        found = self.objective(mech, *key)
+        found: Any = self.objective(mech, *key)
         value, more = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
-        if jnp.shape(value) != ():
-            raise MechanismError(f"the objective returns an array of shape {jnp.shape(value)}; return one number")
+        shape = np.shape(value)
+        if shape != ():
+            raise MechanismError(f"the objective returns an array of shape {shape}; return one number")
         return [value, *(self._response(mech, more, *pair) for pair in zip(self.names, self.functions, strict=True))]
 
     def _response(self, mech: Any, more: Any, name: str, fn: Callable | None) -> Any:
@@ -117,9 +118,8 @@ class Problem:
                 try:
                     row = np.broadcast_to(np.asarray(none if given is None else given, float), out.shape).ravel()
                 except ValueError:
-                    raise MechanismError(
-                        f"constraint {name!r} limits an array of shape {out.shape} by one of shape {np.shape(given)}"
-                    ) from None
+                    shapes = f"an array of shape {out.shape} by one of shape {np.asarray(given).shape}"
+                    raise MechanismError(f"constraint {name!r} limits {shapes}") from None
                 found[side].append(row)
                 pair.append(row)
             if not (pair[0] <= pair[1]).all():

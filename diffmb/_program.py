@@ -108,7 +108,8 @@ def traced(fn: Callable, structure: Any, shapes: tuple, static: tuple, picks: tu
     def many(ps: Array, leaves: list) -> Array:
         return jax.vmap(lambda p: evaluate(p, leaves))(ps)
 
-    run = {f.__name__: eqx.filter_jit(f) for f in (evaluate, forward, reverse, many)}
+    programs: tuple[Any, ...] = (evaluate, forward, reverse, many)
+    run = {f.__name__: eqx.filter_jit(f) for f in programs}
     return Program(run, shaped, outs, out_structure, names, depends)
 
 

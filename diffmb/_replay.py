@@ -11,9 +11,9 @@ step that was rejected, or of the step lengths. `_tangents` runs (2) forwards ov
 transpose backwards; the two are one linear map (`_linear.py`), so that JAX asks for what it needs: jvp, vjp, and,
 through the slopes, Hessians.
 
-A change that is consistent with the constraints stays so along (2) up to the error of the steps, as the constraints are
-invariants of the field; so the small correction of (1) needs no derivative. States vary at fixed times; what a change
-of the requested times does is said in `_simulate.py`, and events move their own times (`_event.py`).
+A change that is consistent with the constraints stays so along (2) up to the error of the steps; what is left is taken
+out at the end of each step, as it is for the state (`nearest_change`). States vary at fixed times; what a change of the
+requested times does is said in `_simulate.py`, and events move their own times (`_event.py`).
 """
 
 from functools import partial
@@ -31,6 +31,7 @@ from ._advance import Found, Steps, advance
 from ._esdirk import butcher
 from ._event import saltation
 from ._linear import linear
+from ._manifold import nearest_change
 from ._plan import Plan, Theta, field
 
 
@@ -143,6 +144,9 @@ def _step_tangent(plan: Plan, join: Any, numbers: Any, step: Steps, moved: list,
     none = jnp.zeros_like(k)
     dk, _ = lax.scan(stage, none, (jnp.arange(stages), a, diagonal, times, Y))
     dy = dy0 + b @ dk
+    if plan.project:
+        model_of = lambda moving: join(leaves, moving).model
+        dy = nearest_change(model_of, moving, moved, step.mode, step.t1, step.y1, dy)
     return dy, jnp.zeros_like(step.k).at[:stages].set(dk)
 
 

@@ -10,7 +10,7 @@ so the fewer decide: forward if there are no more numbers than responses, else r
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from ._curves import Curves, Tornado, curves, lay_out, tornado
 from ._errors import MechanismError
 from ._names import nearest
 from ._parameters import as_numbers, concrete, pick
@@ -95,17 +96,23 @@ class Sensitivity:
         """The numbers that enter none of the responses."""
         return tuple(name for k, name in enumerate(self.numbers) if not self.depends[:, k].any())
 
+    def over(self, ts: Any) -> Curves:
+        """Curves over time, if fn returns what it sees at the times `ts`, first axis: dy(t)/dp for each number."""
+        return curves(self.value, ts, self.numbers, self.jacobian)
+
+    def tornado(self, change: float | Mapping[str, float] = 0.1) -> Tornado:
+        """What changes of numbers do to the responses: relative ones of all, or absolute ones by name."""
+        return tornado(self.numbers, self.responses, self.jacobian, change)
+
     def __repr__(self) -> str:
         lines = [["number", "value", "derivative", "% per %", "response", ""]]
         for r in self.table[:_ROWS]:
             slopes = ["", ""] if r.note == "no dependence" else [f"{r.derivative:.6g}", f"{r.influence:.4g}"]
             lines.append([r.name, f"{r.value:.6g}", *slopes, r.response, r.note])
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        texts = ["  ".join(f"{x:{s}{w}}" for x, s, w in zip(line, "<>>><<", widths, strict=True)) for line in lines]
         checked = "" if self.difference is None else f"; finite differences differ by {self.difference:.1e}"
         title = f"Sensitivity: {len(self.numbers)} numbers, responses: {len(self.responses)}, {self.mode} mode{checked}"
         more = [f"  ... {len(self.table) - _ROWS} more in .table"] if len(self.table) > _ROWS else []
-        return "\n".join([title, *(f"  {text}".rstrip() for text in texts), *more])
+        return "\n".join([title, *lay_out(lines, "<>>><<"), *more])
 
 
 def sensitivity(

@@ -24,7 +24,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from ._advance import Found
 from ._assembly import State, assemble
-from ._checks import check_states
+from ._checks import as_switches, check_states
 from ._diagnosis import describe, is_stiff
 from ._errors import MechanismError
 from ._event import Event
@@ -91,7 +91,7 @@ def simulate(
     limits = (len(ts), (adjoint or StoredSteps()).steps, max_events * bool(events))
     plan = Plan(None, controller, project is True, _kinds(events), *limits, _meter(progress))
     y0 = jnp.concatenate([state.q, state.v, check_states(model, z, state.q)])
-    on = _switched(model, off, events, ts.dtype)
+    on = _switched(model, off, events, ts)
     run = partial(_run, theta=theta, y0=y0, ts=ts, on=on, dense=dense)
     if isinstance(solver, Auto):
         found, rows, plan = _choose(plan, solver, run)
@@ -213,15 +213,11 @@ def _as_events(events: Any) -> tuple[Event, ...]:
     return events
 
 
-def _switched(model: Model, off: Any, events: tuple[Event, ...], dtype: Any) -> Array | None:
+def _switched(model: Model, off: Any, events: tuple[Event, ...], like: Array) -> Array | None:
     """1 for what is on; None if nothing is ever switched."""
-    off = (off,) if isinstance(off, str) else tuple(off)
-    if not off and not any(event.action is not None for event in events):
-        return None
-    on = np.ones(len(model.switches))
-    for name in off:
-        on[model.switch(name)] = 0.0
-    return jnp.asarray(on, dtype)
+    on = as_switches(model, off, like)
+    switching = any(event.action is not None for event in events)
+    return jnp.ones(len(model.switches), like.dtype) if on is None and switching else on
 
 
 def _checked(plan: Plan, theta: Theta, traj: Trajectory, found: Found, throw: bool) -> Trajectory:

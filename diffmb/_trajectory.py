@@ -13,7 +13,7 @@ from jax import Array
 
 from ._advance import Found, Steps
 from ._bodies._marker import Marker
-from ._constrained import Dynamics, dynamics
+from ._constrained import Dynamics, connection_power, dynamics
 from ._dynamics import kinetic_energy, potential_energy
 from ._errors import MechanismError
 from ._inputs import Inputs
@@ -124,6 +124,14 @@ class Trajectory(eqx.Module):
         energy = self.energy()
         return jnp.abs(energy - energy[0]).max()
 
+    def dissipation(self) -> Array:
+        """What the connections turn into heat over time, W."""
+        return _powers(self)[0]
+
+    def supply(self) -> Array:
+        """What inputs, time and active parts of the connections bring in over time, W; see `mb.connection_power`."""
+        return _powers(self)[1]
+
     def resample(self, ts: Any) -> "Trajectory":
         """The motion at other times (increasing, s) between the first and the last row; `_resample.py` says how.
 
@@ -150,6 +158,12 @@ class Trajectory(eqx.Module):
         """
         return _dataset(self)
 
+    def __str__(self) -> str:
+        """What `print` shows: the statistics, with the change of energy, which is computed here."""
+        if not is_concrete(*jax.tree.leaves(self)) or self.ts.ndim != 1:
+            return repr(self)
+        return f"{self!r}; energy changes by {float(self.energy_change):.2g} J"
+
     def __repr__(self) -> str:
         if not is_concrete(self.ts, self.result._value) or self.ts.ndim != 1:
             return f"Trajectory({self.ts.shape} times)"
@@ -169,13 +183,24 @@ def _over_time(traj: Trajectory, fun: Any) -> Array:
     return jax.vmap(fun)(traj.ts, traj.q, traj.v, traj.z)
 
 
-@eqx.filter_jit
-def _dynamics(traj: Trajectory) -> Dynamics:
+def _loaded(traj: Trajectory, fun: Any) -> Any:
+    """fun(model, q, v, tau, t, z=, u=, on=) over time, with the inputs of the run."""
+
     def at(t, q, v, z, on):
         tau, u = traj.inputs(t)
-        return dynamics(traj.model, q, v, tau, t, z=z, u=u, on=on)
+        return fun(traj.model, q, v, tau, t, z=z, u=u, on=on)
 
     return jax.vmap(at)(traj.ts, traj.q, traj.v, traj.z, traj.on)
+
+
+@eqx.filter_jit
+def _dynamics(traj: Trajectory) -> Dynamics:
+    return _loaded(traj, dynamics)
+
+
+@eqx.filter_jit
+def _powers(traj: Trajectory) -> tuple[Array, Array]:
+    return _loaded(traj, connection_power)
 
 
 @eqx.filter_jit

@@ -32,12 +32,16 @@ class AbstractTransform(eqx.Module):
     """Between physical numbers and free ones."""
 
     @abstractmethod
-    def free(self, p: Array) -> Array:
+    def free(self, p: np.ndarray) -> np.ndarray:
         """The free numbers of physical ones."""
 
     @abstractmethod
-    def physical(self, x: Array) -> Array:
+    def physical(self, x: np.ndarray) -> np.ndarray:
         """The physical numbers of free ones."""
+
+    @abstractmethod
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        """Derivatives of the physical numbers by the free ones."""
 
     @abstractmethod
     def scale(self, x: np.ndarray) -> np.ndarray:
@@ -55,11 +59,14 @@ class AbstractTransform(eqx.Module):
 class Same(AbstractTransform):
     """The numbers themselves."""
 
-    def free(self, p: Array) -> Array:
+    def free(self, p: np.ndarray) -> np.ndarray:
         return p
 
-    def physical(self, x: Array) -> Array:
+    def physical(self, x: np.ndarray) -> np.ndarray:
         return x
+
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        return np.eye(len(x))
 
     def scale(self, x: np.ndarray) -> np.ndarray:
         size = np.abs(x)
@@ -75,11 +82,14 @@ class Same(AbstractTransform):
 class Log(AbstractTransform):
     """The logarithm of a positive number: it stays positive."""
 
-    def free(self, p: Array) -> Array:
-        return jnp.log(p)
+    def free(self, p: np.ndarray) -> np.ndarray:
+        return np.log(p)
 
-    def physical(self, x: Array) -> Array:
-        return jnp.exp(x)
+    def physical(self, x: np.ndarray) -> np.ndarray:
+        return np.exp(x)
+
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        return np.diag(np.exp(x))
 
     def scale(self, x: np.ndarray) -> np.ndarray:
         return np.ones_like(x)
@@ -96,12 +106,15 @@ class _WholeBody(AbstractTransform):
 
     name: str = eqx.field(static=True)
 
-    def free(self, p: Array) -> Array:
-        return inertia_to_log_cholesky(RigidBody(self.name, p[0], p[1:4], p[4:].reshape(3, 3)))
+    def free(self, p: np.ndarray) -> np.ndarray:
+        body = RigidBody(self.name, p[0], p[1:4], p[4:].reshape(3, 3))
+        return np.asarray(inertia_to_log_cholesky(body), float)
 
-    def physical(self, x: Array) -> Array:
-        body = body_from_log_cholesky(self.name, x)
-        return jnp.concatenate([body.mass[None], body.com, body.inertia.ravel()])
+    def physical(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(_body_numbers(jnp.asarray(x)), float)
+
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(_body_slopes(jnp.asarray(x)), float)
 
     def scale(self, x: np.ndarray) -> np.ndarray:
         length = np.exp(x[1:4]).max()
@@ -112,6 +125,17 @@ class _WholeBody(AbstractTransform):
 
     def bound(self, k: int, value: float) -> float:
         return value if k else 0.5 * float(np.log(value)) if value > 0 else -np.inf
+
+
+@jax.jit
+def _body_numbers(x: Array) -> Array:
+    body = body_from_log_cholesky("body", x)
+    return jnp.concatenate([body.mass[None], body.com, body.inertia.ravel()])
+
+
+@jax.jit
+def _body_slopes(x: Array) -> Array:
+    return jax.jacfwd(_body_numbers)(x)
 
 
 class Variables:
@@ -130,30 +154,34 @@ class Variables:
         values = jnp.concatenate([jnp.ravel(place.read(leaves)) for place in places])
         self.dtype, self.start = values.dtype, np.asarray(values, float)
         self.blocks = _blocks(mech, places, by_number("transforms", transforms, places), self.start)
-        self.sizes = [len(block.free(jnp.asarray(self.start[rows]))) for block, rows in self.blocks]
-        self._go, self._slope = jax.jit(self.physical), jax.jit(jax.jacfwd(self.physical))
-        self.scale = np.ones(sum(self.sizes))
-        free = np.concatenate([np.asarray(block.free(jnp.asarray(self.start[rows]))) for block, rows in self.blocks])
+        parts = [block.free(self.start[rows]) for block, rows in self.blocks]
+        self.sizes, free = [len(part) for part in parts], np.concatenate(parts)
         given = by_number("bounds", bounds, places)
         self.limits = {name: _pair(name, pair) for name, pair in given.items()}
         lower, upper = self._bounds(free)
         self.scale = self._scales(free, lower, upper, by_number("scales", scales, places))
         self.x0, self.lower, self.upper = free / self.scale, lower / self.scale, upper / self.scale
 
-    def physical(self, x: Array) -> Array:
-        """(1)"""
-        parts = jnp.split(x * self.scale, np.cumsum(self.sizes)[:-1])
-        p = jnp.zeros(len(self.start), x.dtype)
-        for (block, rows), part in zip(self.blocks, parts, strict=True):
-            p = p.at[rows].set(block.physical(part))
-        return p
+    def _parts(self, x: np.ndarray) -> list[tuple]:
+        """Block, rows of p, columns of x, and free numbers."""
+        ends = np.cumsum([0, *self.sizes])
+        spans = [slice(a, b) for a, b in pairwise(ends.tolist())]
+        free = np.asarray(x, float) * self.scale
+        return [(*block, span, free[span]) for block, span in zip(self.blocks, spans, strict=True)]
 
     def numbers(self, x: np.ndarray) -> Array:
-        return self._go(jnp.asarray(x)).astype(self.dtype)
+        """(1)"""
+        p = np.zeros(len(self.start))
+        for block, rows, _, free in self._parts(x):
+            p[rows] = block.physical(free)
+        return jnp.asarray(p, self.dtype)
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         """(3): dp/dx."""
-        return np.asarray(self._slope(jnp.asarray(x)), float)
+        found = np.zeros((len(self.start), len(x)))
+        for block, rows, span, free in self._parts(x):
+            found[rows, span] = block.slope(free) * self.scale[span]
+        return found
 
     def named(self, x: np.ndarray) -> dict[str, float]:
         return dict(zip(self.names, np.asarray(self.numbers(x), float).tolist(), strict=True))
@@ -169,9 +197,9 @@ class Variables:
 
     def name_of(self, column: int) -> str:
         """The physical number that number `column` of the optimiser moves, or the first of them."""
-        for (block, rows), end in zip(self.blocks, np.cumsum(self.sizes), strict=True):
+        for (_, rows), size, end in zip(self.blocks, self.sizes, np.cumsum(self.sizes), strict=True):
             if column < end:
-                k = column - (end - len(block.free(jnp.asarray(self.start[rows]))))
+                k = column - (int(end) - size)
                 return self.names[rows[k if k < len(rows) else 0]]
         return self.names[0]
 

@@ -55,23 +55,27 @@ def test_heavy_top():
     close(traj.v[:, 1], np.full(len(data["t"]), 150.0), 1e-10)
 
 
-@pytest.mark.parametrize("n", [1, 2, 10])
-def test_four_bars_turn_through_their_folds(n):
-    """P02: ten seconds, through the singular attitude twice each turn; measured 4e-8, loops closed to 4e-15."""
+@pytest.mark.parametrize(("n", "end"), [(1, 10.0), (2, 10.0), (10, 10.0), (40, 1.0)])
+def test_four_bars_turn_through_their_folds(n, end):
+    """P02: ten seconds, through the singular attitude twice each turn; measured 4e-8, loops closed to 4e-15.
+
+    40 windows (81 bodies, 200 rows) pass one fold here; the benchmark takes them through the ten seconds.
+    """
     from scipy.integrate import solve_ivp
 
     model = mb.compile(windows(n))
     q, v = windows_state(model, np.pi / 2, -1.0)
     start = mb.assemble(model, jnp.asarray(q), jnp.asarray(v))
-    traj = mb.simulate(model, start, [0.0, 10.0], controller=tight(1e-9))
+    traj = mb.simulate(model, start, [0.0, end], controller=tight(1e-9))
     factor = -9.81 * ((n + 1) / 2 + n) / ((n + 1) / 3 + n)
     truth = solve_ivp(
-        lambda t, y: [y[1], factor * np.cos(y[0])], (0, 10), [np.pi / 2, -1.0], "DOP853", rtol=1e-13, atol=1e-13
+        lambda t, y: [y[1], factor * np.cos(y[0])], (0, end), [np.pi / 2, -1.0], "DOP853", rtol=1e-13, atol=1e-13
     )
     found = traj.coordinate("A0")[-1], traj.speed("A0")[-1]
+    assert float(found[0]) < 0.0  # it is past the fold
     close(np.array(found) - truth.y[:, -1], np.zeros(2), 2e-7)
-    tip = traj[mb.Marker("crank 0", (1, 0, 0))]
     if n == 2:
+        tip = traj[mb.Marker("crank 0", (1, 0, 0))]
         expected = load("P02_A02_fourbar.json")["N2"][-1]
         close((*tip.pose.translation[-1][:2], *tip.twist[-1][3:5]), expected[:4], 1e-6)
     assert float(traj.stats.constraint_error) < 1e-13 and float(traj.energy_change) < 1e-6

@@ -129,6 +129,8 @@ def test_names(bar, few):
         assert (traj.speed(joint) == column(traj.v[:, traj.model.speeds(joint)])).all()
     assert (few.state("air") == few.z).all()
     close(bar.speed("A"), 4.0 + np.sin(3.0 * bar.ts), 1e-9)  # what the drive says
+    assert "constraint error" in repr(bar)
+    assert str(bar) == f"{bar!r}; energy changes by {float(bar.energy_change):.2g} J"
     for ask, text in (
         (lambda: bar.coordinate("Q"), "no joint 'Q'"),
         (lambda: bar.coordinate("D"), "closes a loop"),

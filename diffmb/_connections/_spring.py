@@ -11,15 +11,14 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from .._constraints._geometry import length_and_direction
-from .._errors import MechanismError
-from .._spatial._axis import as_array, is_concrete
+from .._spatial._axis import as_array
 from .._spatial._pose import Pose
 from .._spatial._vector import dot, join, vecmat
 from ._abstract import AbstractConnection
+from ._numbers import Quantity, check_numbers
 
 
 class SpringDamper(AbstractConnection):
@@ -40,19 +39,8 @@ class SpringDamper(AbstractConnection):
     batch_last: ClassVar[bool] = True
 
     def __check_init__(self):
-        for what, value, unit in (("k", self.k, "N/m"), ("c", self.c, "N s/m"), ("length", self.length, "m")):
-            self._check(what, value, unit)
-
-    def _check(self, what: str, value: Array, unit: str) -> None:
-        title = f"the {what} of SpringDamper {self.name!r}"
-        if value.shape != ():
-            raise MechanismError(f"{title} has shape {value.shape}; give one number, in {unit}")
-        if not is_concrete(value):
-            return
-        number = float(np.asarray(value))
-        if not np.isfinite(number) or (number < 0.0 and what != "length"):
-            least = "" if what == "length" else ", zero or more"
-            raise MechanismError(f"{title} is {number:g} {unit}; give a finite number{least}")
+        title = f"SpringDamper {self.name!r}"
+        check_numbers(title, self, k=Quantity("N/m", least=0.0), c=Quantity("N s/m", least=0.0), length=Quantity("m"))
 
     def _line(self, x: Pose, xd: Array) -> tuple[Array, Array, Array]:
         """p and d in the second marker's axes, and rd."""

@@ -1,0 +1,120 @@
+"""A reach: four muscles with activation move an arm to a point, at the least effort.
+
+    python experiments/07_reach.py [config.toml]
+
+Each muscle is a connection with one input, its excitation u between 0 and 1, and one state, its activation z, which
+follows u with a lag. A pair of them bends and stretches each joint. We ask for the excitations that bring the hand from
+rest to a target, at rest again, in a given time, with the least integral of z^2 + u^2. The figure goes to `out/`.
+"""
+
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import diffmb as mb
+
+jax.config.update("jax_enable_x64", True)
+MUSCLES = {"shoulder flexor": 1.0, "shoulder extensor": -1.0, "elbow flexor": 1.0, "elbow extensor": -1.0}
+
+
+# 1. A muscle as a connection of our own: moment, and lag of activation. Its numbers are params, so they can be fitted.
+def muscle(name, side, moment, lag):
+    joint = name.split()[0]
+    return mb.JointConnection(
+        name, joint,
+        function=lambda t, q, v, z, u, p: side * p[0] * z[0],
+        params=jnp.array([moment, lag]),
+        states=1, inputs=1,
+        state_rate=lambda t, q, v, z, u, p: (u - z) / p[1],
+        start=[0.0],
+    )  # fmt: skip
+
+
+def friction(joint, damping):
+    return mb.JointConnection(f"{joint} friction", joint, lambda t, q, v, z, u, c: -c * v, params=damping)
+
+
+def arm(config):
+    (upper, lower), masses = config["lengths"], config["masses"]
+    strong = dict(zip(("shoulder", "elbow"), config["moment"]))
+    pulls = [muscle(n, side, strong[n.split()[0]], config["activation_time"]) for n, side in MUSCLES.items()]
+    return mb.Mechanism(
+        bodies=[mb.rod("upper arm", upper, mass=masses[0]), mb.rod("forearm", lower, mass=masses[1])],
+        joints=[
+            mb.Revolute("shoulder", "world", "upper arm"),
+            mb.Revolute("elbow", mb.Marker("upper arm", (upper, 0, 0)), "forearm"),
+        ],
+        connections=[*pulls, friction("shoulder", config["damping"]), friction("elbow", config["damping"])],
+        gravity=(0.0, 0.0, -9.81),  # the arm lies on a table
+    )
+
+
+# 2. The reach: where the hand must be is a condition on the end, written with the kinematics of the model.
+def reach(model, config):
+    length = config["lengths"][1]
+
+    def hand(q):
+        return mb.kinematics(model, q)["forearm"].pose.apply(jnp.array([length, 0.0, 0.0]))[:2]
+
+    problem = mb.control.Problem(
+        model,
+        inputs=dict.fromkeys(MUSCLES, (0.0, 1.0)),
+        start={"q": {"shoulder": config["start"][0], "elbow": config["start"][1]}, "v": 0.0},
+        end={"v": 0.0, "residual": lambda t, q, v, z, p: hand(q) - p},
+        duration=config["duration"],
+        running=lambda t, q, v, z, u, p: z @ z + u @ u,
+        bounds=dict.fromkeys(MUSCLES, (0.0, 1.0)) | {"elbow": (0.0, 2.6)},
+        params=jnp.array(config["target"]),
+    )
+    return problem, hand
+
+
+def plot(solution, path_of_hand, target, path):
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        print('no figure: matplotlib is missing; pip install -e ".[viz]" brings it')
+        return
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
+    axes[0].plot(path_of_hand[:, 0], path_of_hand[:, 1], ".-")
+    axes[0].plot(*target, "rx", ms=10)
+    axes[0].set(xlabel="x, m", ylabel="y, m", title="the hand", aspect="equal")
+    for name in MUSCLES:
+        (line,) = axes[1].plot(solution.ts, solution.state(name), label=name)
+        axes[1].plot(solution.ts, solution.input(name), ":", color=line.get_color())
+    axes[1].set(xlabel="t, s", title="activation (lines) and excitation (dots)")
+    axes[1].legend(fontsize=7)
+    axes[2].plot(solution.ts, solution.speed("shoulder"), label="shoulder")
+    axes[2].plot(solution.ts, solution.speed("elbow"), label="elbow")
+    axes[2].set(xlabel="t, s", ylabel="rad/s", title="speeds")
+    axes[2].legend()
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    print(f"figure: {path}")
+
+
+def main(config):
+    model = mb.compile(arm(config))
+    problem, hand = reach(model, config)
+    begin = time.perf_counter()
+    solution = mb.control.collocation(problem, nodes=config["nodes"], accuracy=config["accuracy"])
+    print(f"{solution}\n{time.perf_counter() - begin:.1f} s, compiling included")
+    again = solution.trajectory()
+    miss = np.linalg.norm(hand(again.q[-1]) - np.array(config["target"]))
+    print(f"simulated with these excitations the hand misses the target by {1e3 * miss:.2g} mm")
+    path_of_hand = np.asarray(jax.vmap(hand)(jnp.asarray(solution.q)))
+    plot(solution, path_of_hand, config["target"], Path("out/07_reach.png"))
+
+
+if __name__ == "__main__":
+    default = Path(__file__).parent.parent / "configs" / "07_reach.toml"
+    main(tomllib.loads(Path(sys.argv[1] if len(sys.argv) > 1 else default).read_text()))

@@ -1,0 +1,31 @@
+"""The experiments run to their own checks, on shortened settings, and leave a figure."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SHORT = {
+    "03_balancing": ({"positions": 24, "iterations": 80}, "closed form"),
+    "04_suspension": ({"t_end": 1.0, "frames": 51, "generations": 8, "agreement": 0.2}, "travel would save"),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_experiment(name, tmp_path):
+    changes, told = SHORT[name]
+    config = (ROOT / "configs" / f"{name}.toml").read_text()
+    for key, value in changes.items():
+        config, count = re.subn(rf"^{key} = [^#\n]*", f"{key} = {value} ", config, flags=re.MULTILINE)
+        assert count == 1, key
+    (tmp_path / "short.toml").write_text(config)
+    command = [sys.executable, "-W", "error", str(ROOT / "experiments" / f"{name}.py"), "short.toml"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert told in done.stdout and "first-order conditions are left by" in done.stdout
+    assert (tmp_path / "out" / f"{name}.png").stat().st_size > 1000
