@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from ._connections._muscle_curves import muscle_curves as muscle_curves
     from ._connections._muscle_curves import muscle_curves_2016 as muscle_curves_2016
     from ._connections._split_muscle import SplitMuscle as SplitMuscle
-    from ._connections._spring import SpringDamper as SpringDamper
     from ._connections._tyre import RadialTyre as RadialTyre
     from ._connections._tyre import SlipTyre as SlipTyre
     from ._connections._user import Connection as Connection
