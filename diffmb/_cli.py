@@ -122,7 +122,7 @@ def _in_folder(study: Any, watch: Any, given: argparse.Namespace, document: Docu
         raise StudyError(f"diffmb {given.command} is not part of this version")
     about = describe(given, document)
     path = Path(given.out or Path("out") / f"{Path(given.config).stem}_{given.command}")
-    size = 200 * len(study.ts) * 8 if config.time.end is not None or config.time.times else 0
+    size = 200 * len(study.ts) * 8
     with folders.open_folder(path, about, resume=given.resume, overwrite=given.overwrite, size=size) as folder:
         before = folder.before
         if given.resume and before == "finished":

@@ -122,7 +122,7 @@ OPTIMISE = '[optimise]\nminimise = "miss"\nvariables.length = { lower = 0.5, upp
 def test_optimise_finds_the_length(cli, tmp_path):  # noqa: F811
     """The angle at the end becomes the target; the length is then the root of the pendulum's own equation."""
     path = write(tmp_path, PENDULUM + OPTIMISE)
-    code, _, err = cli("optimise", path, "--out", tmp_path / "out", "--set", "optimise.tolerance=1e-9")
+    code, _, err = cli("optimise", path, "--out", tmp_path / "out", "--set", "optimise.tolerance=1e-6")
     assert code == 0, err
     found = json.loads((tmp_path / "out" / "optimum.json").read_text())
     model = mb.compile(pendulum(found["numbers"]["length"]))
@@ -312,3 +312,34 @@ def test_doctor(cli):  # noqa: F811
     assert code == 0
     for word in ("python 3", "jax 0", "devices: ", "precision: float64", "extra viz", "cache", "disk: ", "CPU"):
         assert word in out, word
+
+
+def test_control_finds_the_effort_of_a_double_integrator(cli, tmp_path):  # noqa: F811
+    """A mass moved by 1 m in 1 s from rest to rest: u = 6 - 12 t and cost 12, for m = 1 (Bryson and Ho 1975)."""
+    text = '''
+schema_version = 1
+[mechanism]
+gravity = [0, 0, 0]
+bodies = [{ kind = "sphere", name = "cart", radius = 0.1, mass = 1.0 }]
+joints = [{ kind = "Prismatic", name = "x", parent = "world", child = "cart", axis = "x" }]
+[time]
+end = 1.0
+[output]
+channels = ["x"]
+plots = false
+[control]
+inputs = { x = {} }
+duration = "1 s"
+minimise = "effort"
+end = { q = { x = 1.0 }, v = { x = 0.0 } }
+nodes = 4
+'''
+    code, _, err = cli("control", write(tmp_path, text), "--out", tmp_path / "out")
+    assert code == 0, err
+    found = json.loads((tmp_path / "out" / "control.json").read_text())
+    assert found["cost"] == pytest.approx(12.0, rel=1e-6) and found["converged"]
+    inputs = table(tmp_path / "out" / "inputs.csv")
+    np.testing.assert_allclose(inputs["x"][1:], 6.0 - 12.0 * inputs["time [s]"][1:], atol=1e-5)
+    assert table(tmp_path / "out" / "channels.csv")["x [rad or m]"][-1] == pytest.approx(1.0, abs=1e-6)
+    path = write(tmp_path, text.replace('"effort"', '"efort"'))
+    refused(cli("control", path, "--out", tmp_path / "o2"), 2, "did you mean 'effort'?")

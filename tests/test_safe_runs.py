@@ -84,7 +84,7 @@ def test_interrupted_and_resumed(cli, tmp_path, monkeypatch, whole):  # noqa: F8
     assert "config.parameters.mass was 1.0 and is 2" in message
     refused(cli("optimise", path, "--out", out, "--resume"), 2, "command was run and is optimise")
     code, _, err = cli("run", path, "--out", out, "--resume")
-    assert code == 0 and "going on at t = 0.2 s" in err
+    assert code == 0 and "going on at t = 0.2 s" in err, err
     same(out, whole)
     code, _, err = cli("run", path, "--out", out, "--resume")
     assert code == 0 and "is finished already" in err
@@ -184,7 +184,7 @@ def test_checkpoints_come_back(tmp_path):
     later = {"a": np.arange(3.0) + 1, "b": {"c": np.array(3), "d": np.ones((2, 2))}}
     kept(tmp_path / "o", TREE, later)
     found, warning = reopened(tmp_path / "o")
-    assert warning == "" and found["b"]["c"] == 3
+    assert warning == "" and found["b"]["c"] == 3 and found["b"]["c"].shape == ()
     np.testing.assert_array_equal(found["a"], later["a"])
     assert found["a"].dtype == np.float64 and found["b"]["c"].dtype == np.int64
 

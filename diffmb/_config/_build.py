@@ -61,7 +61,9 @@ def _anything(at: Entry, values: Values, unit: str | None) -> Any:
         return tuple(_anything(item, values, unit) for item in at.items)
     if isinstance(at.value, dict):
         if "kind" in at.value:
-            return _shape(at, values)
+            return _piece(at, values)
+        if "body" in at.value:
+            return marker(at, values)
         return {_term(key): _anything(value, values, unit) for key, value in at.table().items()}
     if isinstance(at.value, bool):
         at.fail(f"is {str(at.value).lower()}; give a number")
@@ -78,11 +80,12 @@ def _term(key: str) -> Any:
     return (name, int(rest[:-1])) if bracket and rest[:-1].isdigit() and rest.endswith("]") else key
 
 
-def _shape(at: Entry, values: Values) -> Any:
-    if at["kind"].text() in family("shapes"):
-        return _part(at, "shapes", values)
-    known = list(family("shapes"))
-    at["kind"].fail(f'is "{at.value["kind"]}"; {nearest(at.value["kind"], known)}')
+def _piece(at: Entry, values: Values) -> Any:
+    """What a part is given: a profile, a law, a curve."""
+    known = family("pieces")
+    if at["kind"].text() not in known:
+        at["kind"].fail(f'is "{at.value["kind"]}"; {nearest(at.value["kind"], list(known))}')
+    return _part(at, "pieces", values)
 
 
 def marker(at: Entry, values: Values) -> Marker:
@@ -126,7 +129,7 @@ def _part(at: Entry, group: str, values: Values) -> Any:
     hidden = ("function", "params") if needs_law else ()
     known = [name for name in kind.arguments if name not in hidden] + ["law"] * needs_law
     at.table(["kind", *known])
-    given = {n: _argument(table[n], kind.arguments[n], values) for n in known if n in table and n != "law"}
+    given = {n: _argument(table[n], kind.arguments[n], values) for n in kind.arguments if n in table}
     if needs_law:
         if "law" not in table:
             at.fail('has no law; for example law = { kind = "linear", slope = "100 rpm" }')

@@ -170,7 +170,7 @@ def parse_document(name: str, raw: bytes) -> Document:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         where = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
-        place = f":{where[1]}:{where[2]}" if where else f":{len(text.splitlines())}"  # else "at end of document"
+        place = f":{where[1]}:{where[2]}" if where else f":{len(text.splitlines())}"  # "at end of document"
         message = re.sub(r"\s*\(at [^)]*\)", "", str(error))
         raise StudyError(f"{name}{place}: not TOML: {message[:1].lower()}{message[1:]}") from None
     except RecursionError:

@@ -11,12 +11,13 @@ from functools import cache
 from importlib import import_module
 from typing import Any, get_type_hints
 
+import equinox as eqx
+
 from .._bodies._marker import Marker
 from .._bodies._rigid import RigidBody
 from .._connections._abstract import AbstractLoad
 from .._constraints._abstract import AbstractConstraint, AbstractCoupling
 from .._constraints._drive import AbstractDrive
-from .._constraints._profile import AbstractProfile, Arcs
 from .._joints._abstract import AbstractJoint
 from .._methods import AbstractMethod
 
@@ -26,9 +27,10 @@ FAMILIES: dict[str, tuple[type, ...]] = {
     "constraints": (AbstractConstraint, AbstractCoupling),
     "connections": (AbstractLoad,),
     "drives": (AbstractDrive,),
-    "shapes": (AbstractProfile, Arcs),
     "methods": (AbstractMethod,),
+    "pieces": (eqx.Module,),
 }
+_HOMES = ("_connections", "_constraints", "_joints", "_bodies")  # where pieces of parts come from: profiles, laws, ...
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,16 @@ def family(name: str) -> dict[str, Kind]:
         if title.startswith(("_", "Abstract")) or not callable(thing):
             continue
         made = thing if isinstance(thing, type) else _returned(thing)
-        if made is not None and issubclass(made, FAMILIES[name]):
+        if made is not None and issubclass(made, FAMILIES[name]) and (name != "pieces" or _is_piece(made)):
             found[title] = Kind(title, thing, _arguments(thing))
     return found
+
+
+def _is_piece(made: type) -> bool:
+    """Whether it is something that parts are given: a profile, a law, a curve; no part itself."""
+    parts = tuple(kind for name, kinds in FAMILIES.items() if name != "pieces" for kind in kinds)
+    home = made.__module__.split(".")[1:2]
+    return home != [] and home[0] in _HOMES and not issubclass(made, (*parts, Marker))
 
 
 def _hints(thing: Any) -> dict[str, Any]:

@@ -243,6 +243,38 @@ class Sweep:
 
 
 @dataclass(frozen=True)
+class Duration:
+    """A duration, s: given (lower = upper), or to be found."""
+
+    lower: float = entry(_positive("s"))
+    upper: float = entry(_positive("s"))
+    guess: float | None = entry(_positive("s"), None)
+
+
+def _duration(at: Entry) -> Duration:
+    if isinstance(at.value, dict):
+        return section(Duration, at)
+    return Duration(at.positive("s"), at.positive("s"))
+
+
+@dataclass(frozen=True)
+class Control:
+    """The inputs of a best motion from [start] to `end`: `minimise` weighs "time" and "effort" (squares of inputs)."""
+
+    inputs: dict[str, Variable] = entry(_variables)
+    duration: Duration = entry(_duration)
+    minimise: dict[str, float] = entry(_weights)
+    end: Start = entry(lambda at: section(Start, at), Start())
+    bounds: dict[str, Variable] = entry(_mapping(_variable), {})
+    speed_bounds: dict[str, Variable] = entry(_mapping(_variable), {})
+    nodes: int = entry(lambda at: at.integer(1, 10_000), 40)
+    points: int = entry(lambda at: at.integer(1, 5), 3)
+    accuracy: float | None = entry(_positive(), None)
+    tolerance: float = entry(_positive(), 1e-8)
+    iterations: int = entry(lambda at: at.integer(1, 1_000_000), 500)
+
+
+@dataclass(frozen=True)
 class Config:
     """A whole study."""
 
@@ -261,6 +293,7 @@ class Config:
     optimise: Optimise | None = entry(lambda at: section(Optimise, at), None)
     fit: Fit | None = entry(lambda at: section(Fit, at), None)
     sweep: Sweep | None = entry(lambda at: section(Sweep, at), None)
+    control: Control | None = entry(lambda at: section(Control, at), None)
 
 
 def config_of(document: Document) -> Config:
@@ -321,6 +354,9 @@ def _check_responses(root: Entry, config: Config) -> None:
         asked += [(at if isinstance(at.value, str) else at[name], name) for name in config.optimise.minimise]
         limits = config.optimise.constraints
         asked += [(root["optimise"]["constraints"][k]["response"], limit.response) for k, limit in enumerate(limits)]
+    for name in config.control.minimise if config.control else ():
+        if name not in ("time", "effort"):
+            root["control"]["minimise"].fail(f'names "{name}"; {nearest(name, ["time", "effort"])}')
     for at, name in asked:
         if name not in known:
             at.fail(f'names the response "{name}", which [responses] does not have; {nearest(name, known)}')

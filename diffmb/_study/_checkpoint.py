@@ -85,13 +85,13 @@ def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     head, _, rest = body.partition(b"\n")
     try:
         header = json.loads(head)
-        names = [str(name) for name, _, _ in header["arrays"]]
+        shapes = [tuple(shape) for _, shape, _ in header["arrays"]]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise ValueError("its header cannot be read") from error
     arrays = from_npz(rest)
-    if sorted(arrays) != sorted(f"{k}" for k in range(len(names))):
+    if sorted(arrays) != sorted(f"{k}" for k in range(len(shapes))):
         raise ValueError("arrays are missing")
-    return header, arrays
+    return header, {f"{k}": arrays[f"{k}"].reshape(shape) for k, shape in enumerate(shapes)}  # npz makes () into (1,)
 
 
 def _check(folder: Folder, name: str, header: Mapping[str, Any], like: Any, shapes: bool) -> None:

@@ -10,6 +10,7 @@ from .._errors import Exit, MechanismError, StudyError
 from .._mobility import mobility
 from .._plots import plot_channels, plot_influence
 from .._sensitivity import sensitivity
+from ._control import controlled
 from ._fit import fitted
 from ._folder import Folder
 from ._motion import Outcome, move, move_by_drives, prepared
@@ -161,4 +162,4 @@ def motion_to_view(study: Study) -> tuple:
 def work_of(command: str) -> Callable[[Study, Folder, Watch], None] | None:
     """What a command does in a folder."""
     works = {"run": run, "kinematics": kinematics, "sensitivity": sensitivities}
-    return {**works, "optimise": optimised, "fit": fitted, "sweep": swept}.get(command)
+    return {**works, "optimise": optimised, "fit": fitted, "sweep": swept, "control": controlled}.get(command)

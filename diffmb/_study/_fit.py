@@ -13,7 +13,6 @@ from .._config._document import Entry
 from .._config._expression import is_expression
 from .._config._schema import Fit as Section
 from .._errors import Exit, MechanismError, StudyError
-from .._evaluations import Evaluations
 from .._experiment import Experiment
 from .._fit import Fit, fit
 from .._measurement import read_csv
@@ -21,7 +20,7 @@ from .._plots import plot_fit
 from ._checkpoint import Log
 from ._folder import Folder
 from ._motion import prepared
-from ._optimise import arrays_of, bounded, started
+from ._optimise import bounded, evaluations_of, started
 from ._results import Report, csv_text, picture
 from ._study import Study, controller, method
 from ._watch import Watch
@@ -43,7 +42,6 @@ def fitted(study: Study, folder: Folder, watch: Watch) -> None:
     log = Log(folder)
     if log.records or log.warning:
         watch.say(f"{len(log.records)} evaluations are known {f'({log.warning})' if log.warning else ''}".rstrip())
-    known = [(r["x"], r["y"], r["J"]) for r in log.records]
 
     def seen(iterate: Any) -> bool:
         if not iterate.replayed:
@@ -59,7 +57,7 @@ def fitted(study: Study, folder: Folder, watch: Watch) -> None:
             scales={name: v.scale for name, v in own.variables.items() if v.scale is not None},
             iterations=own.iterations,
             callback=seen,
-            evaluations=Evaluations(known, lambda record: log.add(arrays_of(record))),
+            evaluations=evaluations_of(log, watch),
         )
     except MechanismError as error:
         raise StudyError(str(error), Exit.SOLVE_FAILED) from error

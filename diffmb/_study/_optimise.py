@@ -37,8 +37,7 @@ def optimised(study: Study, folder: Folder, watch: Watch) -> None:
     log = Log(folder)
     if log.records or log.warning:
         watch.say(f"{len(log.records)} evaluations are known {f'({log.warning})' if log.warning else ''}".rstrip())
-    known = [(r["x"], r["y"], r["J"]) for r in log.records]
-    evaluations = Evaluations(known, lambda record: log.add(arrays_of(record)))
+    evaluations = evaluations_of(log, watch)
     try:
         found = optimise(
             lambda p: _objective(study, own, p),
@@ -68,8 +67,15 @@ def bounded(own: Variable) -> bool:
     return own.lower is not None or own.upper is not None
 
 
-def arrays_of(record: Record) -> dict[str, np.ndarray]:
-    return {"x": record.x, "y": record.y, "J": record.J}
+def evaluations_of(log: Log, watch: Watch) -> Evaluations:
+    """The log of an optimiser, kept on the disk. Once it is asked to stop, what it still evaluates is not kept: these
+    are questions about where it stands, which a run that goes on does not ask."""
+
+    def added(record: Record) -> None:
+        if not watch.stopped:
+            log.add({"x": record.x, "y": record.y, "J": record.J})
+
+    return Evaluations([(r["x"], r["y"], r["J"]) for r in log.records], added)
 
 
 def _method(study: Study, own: Optimise) -> AbstractMethod:

@@ -94,8 +94,8 @@ def _add(server: Any, found: Scene) -> list[Any]:
         if tie.first == tie.second >= 0:
             points = np.stack([tie.a, tie.b])[None]
             colour = tuple(round(255 * c) for c in tie.colour)
-            name = f"/world/body{tie.first}/tie{number}"
-            draw.add_line_segments(name, points, colour, thickness=4.0, thickness_units="screen")
+            place = f"/world/body{tie.first}/tie{number}"
+            draw.add_line_segments(place, points, colour, thickness=4.0, thickness_units="screen")
     for number, (_, points) in enumerate(found.paths):
         text = COLOURS[(number + 3) % len(COLOURS)]
         colour = tuple(int(text[k : k + 2], 16) for k in (1, 3, 5))
