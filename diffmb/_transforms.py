@@ -183,7 +183,7 @@ class Variables:
             found[rows, span] = block.slope(free) * self.scale[span]
         return found
 
-    def chain(self, J: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def chain(self, J: Any, x: np.ndarray) -> np.ndarray:
         """(3): dy/dx of dy/dp; what is not finite stays in the columns of its own number."""
         J, T = np.asarray(J, float), self.slope(x)
         if np.isfinite(J).all():

@@ -1,4 +1,4 @@
-"""CONTROL of a study: `mb.control.collocation` from [start] to the end that [control] asks for, kept iterate by iterate.
+"""CONTROL of a study: `mb.control.collocation` from [start] to the end that [control] asks for, kept by iterates.
 
     minimise  w_time T + w_effort integral of u . u dt
 """
