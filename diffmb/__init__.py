@@ -20,57 +20,54 @@ if TYPE_CHECKING:
     from ._connections._abstract import AbstractJointConnection as AbstractJointConnection
     from ._connections._abstract import AbstractLoad as AbstractLoad
     from ._connections._abstract import AbstractSpan as AbstractSpan
-    from ._connections._composite import Composite as Composite
-    from ._connections._composite import Node as Node
-    from ._connections._film import CamTraction as CamTraction
-    from ._connections._film import JournalBearing as JournalBearing
-    from ._connections._film import Lubrication as Lubrication
     from ._connections._beam import Beam as Beam
     from ._connections._beam import PlanarBeam as PlanarBeam
     from ._connections._beam import bar as bar
     from ._connections._bushing import Bushing as Bushing
+    from ._connections._composite import Composite as Composite
+    from ._connections._composite import Node as Node
     from ._connections._contact import AbstractContact as AbstractContact
     from ._connections._contact import ContactLaw as ContactLaw
     from ._connections._contact import DiscOnPlane as DiscOnPlane
     from ._connections._contact import SphereOnPlane as SphereOnPlane
     from ._connections._contact import SphereOnSphere as SphereOnSphere
+    from ._connections._controller import ForceInput as ForceInput
+    from ._connections._controller import PdController as PdController
+    from ._connections._controller import PidController as PidController
+    from ._connections._controller import PositionServo as PositionServo
     from ._connections._elastic_laws import LinearLaw as LinearLaw
     from ._connections._elastic_laws import PotentialLaw as PotentialLaw
     from ._connections._elastic_laws import TableLaw as TableLaw
     from ._connections._fields import Drag as Drag
     from ._connections._fields import PointField as PointField
     from ._connections._fields import UniformField as UniformField
+    from ._connections._film import CamTraction as CamTraction
+    from ._connections._film import JournalBearing as JournalBearing
+    from ._connections._film import Lubrication as Lubrication
     from ._connections._friction_laws import FrictionLaw as FrictionLaw
     from ._connections._friction_laws import Grip as Grip
     from ._connections._friction_laws import LuGreLaw as LuGreLaw
+    from ._connections._hydraulic import HydraulicCylinder as HydraulicCylinder
     from ._connections._law import AbstractLaw as AbstractLaw
     from ._connections._law import ParallelLaw as ParallelLaw
+    from ._connections._motor import DcMotor as DcMotor
     from ._connections._mounts import AboutAxis as AboutAxis
     from ._connections._mounts import AlongAxis as AlongAxis
     from ._connections._mounts import AlongLine as AlongLine
-    from ._connections._mounts import OnCoordinate as OnCoordinate
-    from ._connections._one_sided_laws import BumperLaw as BumperLaw
-    from ._connections._one_sided_laws import RopeLaw as RopeLaw
-    from ._connections._one_sided_laws import StopLaw as StopLaw
-    from ._connections._spring import SpringDamper as SpringDamper
-    from ._connections._triangle import PlaneElement as PlaneElement
-    from ._connections._actuator import AxisActuator as AxisActuator
-    from ._connections._actuator import ForceInput as ForceInput
-    from ._connections._actuator import JointActuator as JointActuator
-    from ._connections._actuator import LineActuator as LineActuator
-    from ._connections._actuator import PathActuator as PathActuator
-    from ._connections._controller import PdController as PdController
-    from ._connections._controller import PidController as PidController
-    from ._connections._controller import PositionServo as PositionServo
-    from ._connections._hydraulic import HydraulicCylinder as HydraulicCylinder
-    from ._connections._motor import DcMotor as DcMotor
+    from ._connections._mounts import AlongPath as AlongPath
+    from ._connections._mounts import OnCoordinates as OnCoordinates
     from ._connections._muscle import Muscle as Muscle
     from ._connections._muscle import RigidTendonMuscle as RigidTendonMuscle
     from ._connections._muscle_curves import Activation as Activation
     from ._connections._muscle_curves import MuscleCurves as MuscleCurves
     from ._connections._muscle_curves import muscle_curves as muscle_curves
     from ._connections._muscle_curves import muscle_curves_2016 as muscle_curves_2016
+    from ._connections._one_sided_laws import BumperLaw as BumperLaw
+    from ._connections._one_sided_laws import RopeLaw as RopeLaw
+    from ._connections._one_sided_laws import StopLaw as StopLaw
     from ._connections._split_muscle import SplitMuscle as SplitMuscle
+    from ._connections._spring import SpringDamper as SpringDamper
+    from ._connections._triangle import PlaneElement as PlaneElement
     from ._connections._tyre import RadialTyre as RadialTyre
     from ._connections._tyre import SlipTyre as SlipTyre
     from ._connections._user import Connection as Connection

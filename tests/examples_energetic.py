@@ -15,7 +15,7 @@ def duffing(d, p):
 GRIP = mb.Grip(mu=0.3, normal=20.0, mu_static=0.5, stribeck=0.4, slip=0.05)
 LAWS = {
     "potential": mb.PotentialLaw(duffing, {"k": 5.0, "cubic": 40.0}, c=0.3, rest=0.1),
-    "table": mb.TableLaw(at=[-0.4, -0.1, 0.2, 0.35, 0.6], load=[-3.0, -0.5, 0.4, 4.0, 4.5], c=0.2),
+    "table": mb.TableLaw(at=[-0.4, -0.1, 0.2, 0.35, 0.6], loads=[-3.0, -0.5, 0.4, 4.0, 4.5], c=0.2),
     "bumper": mb.BumperLaw(k=30.0, c=0.4, rest=0.3),
     "stops": mb.StopLaw(low=-0.1, high=0.1, k=40.0, c=0.5, n=3.0),
     "prony": mb.PronyLaw(k=3.0, branches=[8.0, 2.0], times=[0.3, 2.0], rest=0.05),
@@ -25,9 +25,17 @@ LAWS = {
 }
 FOLLOWING = mb.LuGreLaw(mb.Grip(mu=0.3, normal=2.0, slip=0.05, contact="guide"), k=50.0, c_bristle=1.0)
 PARALLEL = mb.ParallelLaw([LAWS["prony"], mb.LinearLaw(k=4.0, c=0.2, rest=0.2, preload=1.5), FOLLOWING])
-EXAMPLES = {name: Example(mb.OnCoordinate("c", "A", law), at=(0.1,), spread=0.3) for name, law in LAWS.items()}
+EXAMPLES = {name: Example(mb.OnCoordinates("c", "A", law), at=(0.1,), spread=0.3) for name, law in LAWS.items()}
 EXAMPLES |= {
-    "parallel": Example(mb.OnCoordinate("c", ("A", 1), PARALLEL), at=(0.1,), followed=2),
+    "rope over an eyelet": Example(
+        mb.AlongPath("c", ["a", "b", "world"], mb.RopeLaw(k=30.0, c=0.4, rest=0.4), ratio=0.5),
+        at=((0.3, -0.2, 0.4), (0.9, 0.1, 0.2)),
+        spread=0.1,
+    ),
+    "friction on a geared coordinate": Example(
+        mb.OnCoordinates("c", ["A", ("B", 1)], LAWS["lugre"], ratio=(3.0, -0.5)), at=(0.1, 0.2)
+    ),
+    "parallel": Example(mb.OnCoordinates("c", ("A", 1), PARALLEL), at=(0.1,), followed=2),
     "along line": Example(mb.AlongLine("c", *ENDS, mb.RopeLaw(k=30.0, c=0.4, rest=0.5))),
     "along axis": Example(mb.AlongAxis("c", *ENDS, mb.LinearLaw(k=30.0, c=2.0, rest=0.1), axis=(1.0, 2.0, -0.5))),
     "about axis": Example(mb.AboutAxis("c", *ENDS, mb.LinearLaw(k=3.0, c=0.2, preload=0.4), axis="z"), turn=0.8),

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples_active import CYLINDER, MUSCLE, PAIR
+from examples_active import CYLINDER, MUSCLE, PAIR, SEAL
 from helpers import central_difference, close
 from scipy.linalg import expm
 
@@ -134,7 +134,7 @@ def finger():
     return path, mb.Mechanism(
         [mb.rod("a", 0.3, mass=1.0), mb.rod("b", 0.2, mass=0.5)],
         [mb.Revolute("A", "world", "a"), mb.Revolute("B", mb.Marker("a", (0.3, 0, 0)), "b")],
-        connections=[mb.PathActuator("rope", path, mb.ForceInput())],
+        connections=[mb.AlongPath("rope", path, mb.ForceInput())],
         gravity=(0, 0, 0),
     )
 
@@ -169,7 +169,7 @@ def test_two_heads_pull_as_two_muscles():
     half = eqx.tree_at(lambda m: m.force, MUSCLE, 0.5 * MUSCLE.force)
     markers = ["a", "b", "world"]
     one, split = (
-        mb.PathActuator("x", markers, MUSCLE),
+        mb.AlongPath("x", markers, MUSCLE),
         mb.SplitMuscle("x", markers, [(0, 1, 2), (0, 1, 2)], [MUSCLE, half]),
     )
     x = tuple(mb.Pose.translate(jnp.array(p)) for p in ((0.15, 0.0, 0.05), (0.3, 0.02, 0.0)))
@@ -178,6 +178,31 @@ def test_two_heads_pull_as_two_muscles():
     close(pull(split, z[jnp.array([0, 1, 1])]), 1.5 * pull(one, z), 1e-12)
     close(split.start(), z[jnp.array([0, 1, 1])], 1e-14)
     assert float(jnp.abs(pull(one, z)).max()) > 100.0
+
+
+def test_laws_side_by_side_share_the_inputs():
+    """Inputs in the order of the laws, and multipliers behind all of them."""
+    law = mb.ParallelLaw([mb.ForceInput(3.0), SEAL, mb.PdController(5.0)])
+    e, ed, z, u = jnp.asarray(0.2), jnp.asarray(0.1), jnp.array([0.01]), jnp.array([0.7, 0.5, 3.0, 4.0])
+    load = 3.0 * 0.7 + SEAL.load(ZERO, e, ed, z, u[2:]) + 5.0 * (0.5 - 0.2)
+    close(law.load(ZERO, e, ed, z, u), load, 1e-14)
+    close(law.zdot(ZERO, e, ed, z, u), SEAL.zdot(ZERO, e, ed, z, u[2:]), 1e-14)
+    assert (law.nz, law.nu, law.follows) == (1, 2, ("guide",))
+
+
+def test_a_motor_turns_through_half_a_turn():
+    """The rate about the axis is exact where the angle jumps; tilting adds nothing to it."""
+    axis = np.array([0.6, 0.0, 0.8])
+    motor, gear = mb.DcMotor(0.3, 2.0, 0.1, friction=0.05), 5.0
+    load = mb.AboutAxis("m", *PAIR, motor, axis=axis, ratio=gear)
+    pose = lambda turn: mb.Pose.rotate_by(mb.rotation_about(jnp.asarray(axis), turn))
+    xd = jnp.asarray(np.append(2.0 * axis, np.zeros(3)))
+    push = jax.jit(lambda turn: exerted(load, ZERO, pose(turn), xd, jnp.ones(1), jnp.ones(1)))
+    for turn in (0.3, np.pi, np.pi - 1e-9, -3.0):
+        close(push(jnp.asarray(turn))[:3], gear * (0.3 - 0.05 * gear * 2.0) * axis, 1e-13)
+    tilt = mb.rotation_about(jnp.array([0.8, 0.0, -0.6]), jnp.asarray(0.4))
+    turned = mb.rotation_about(jnp.asarray(axis), jnp.asarray(2.0)) @ tilt
+    close(load.strain(ZERO, mb.Pose.rotate_by(turned)), [gear * 2.0], 1e-14)
 
 
 TYRE = mb.SlipTyre("t", "world", "wheel", 0.35, 1.5e5, 1.3e4, kx=2e5, ky=1.5e5, cx=500.0, cy=400.0)
@@ -253,11 +278,11 @@ def workshop():
          mb.Revolute("M", "world", "arm", axis="y"),
          mb.Planar("W", mb.Marker("world", (0, 0, 0), UPRIGHT), mb.Marker("wheel", (0, 0, 0), UPRIGHT))],
         connections=[
-            mb.AxisActuator("motor", "world", "rotor", mb.DcMotor(0.05, 1.0, 1e-5), ratio=3.0),
-            mb.JointActuator("servo", "S", mb.PositionServo(500.0, 0.01, damping=40.0)),
-            mb.JointActuator("pid", "P", mb.PidController(200.0, 300.0, 40.0, lag=1e-4)),
-            mb.LineActuator("ram", mb.Marker("world", (-1, 0, 0)), "c", cylinder),
-            mb.PathActuator("muscle", arm, mb.Muscle(600.0, 0.12, 0.15, activation=0.2, length=0.29)),
+            mb.AboutAxis("motor", "world", "rotor", mb.DcMotor(0.05, 1.0, 1e-5), ratio=3.0),
+            mb.OnCoordinates("servo", "S", mb.PositionServo(500.0, 0.01, damping=40.0)),
+            mb.OnCoordinates("pid", "P", mb.PidController(200.0, 300.0, 40.0, lag=1e-4)),
+            mb.AlongLine("ram", mb.Marker("world", (-1, 0, 0)), "c", cylinder),
+            mb.AlongPath("muscle", arm, mb.Muscle(600.0, 0.12, 0.15, activation=0.2, length=0.29)),
             tyre,
         ],
         gravity=(0, 0, -9.81),
@@ -321,48 +346,48 @@ def test_ram_wheel_and_muscle(worked):
 
 # --- what is refused, and how it is said
 
-LINE = lambda law, **more: mb.LineActuator("x", *PAIR, law, **more)
+LINE = lambda law, **more: mb.AlongLine("x", *PAIR, law, **more)
 SPLIT = lambda paths, heads=(MUSCLE, MUSCLE): mb.SplitMuscle("x", ["a", "b", "world"], paths, heads)
 SLIP = lambda **more: mb.SlipTyre("x", *PAIR, 0.3, 1e5, 1e3, **({"kx": 1e5, "ky": 1e5} | more))
 REFUSED = {
-    "law": (lambda: LINE(3.0), r"law of LineActuator 'x' is 3.0; give a law"),
-    "ratio": (lambda: LINE(mb.ForceInput(), ratio=np.nan), r"ratio of LineActuator 'x' is nan"),
+    "law": (lambda: LINE(3.0), r"law of AlongLine 'x' is 3.0; give a law"),
+    "ratio": (lambda: LINE(mb.ForceInput(), ratio=np.nan), r"ratio of AlongLine 'x' is nan"),
     "ratios": (
-        lambda: mb.JointActuator("x", ["A", "B"], mb.ForceInput(), ratio=2.0),
-        r"ratio of JointActuator 'x' has shape \(\); give shape \(2,\)",
+        lambda: mb.OnCoordinates("x", ["A", "B"], mb.ForceInput(), ratio=2.0),
+        r"ratio of OnCoordinates 'x' has shape \(\); give 2 numbers",
     ),
-    "inductance": (lambda: LINE(mb.DcMotor(1.0, 1.0, 0.0)), r"inductance of DcMotor in .* 'x' is 0 H; .*above 0"),
-    "resistance": (lambda: LINE(mb.DcMotor(1.0, -1.0, 1.0)), r"resistance of DcMotor in LineActuator 'x' is -1 Ohm"),
-    "lag": (lambda: LINE(mb.PositionServo(1.0, -0.1)), r"lag of PositionServo in LineActuator 'x' is -0.1 s"),
-    "gain": (lambda: LINE(mb.PidController(np.inf, 0.0, 0.0, 1.0)), r"p of PidController in LineActuator 'x' is inf"),
+    "inductance": (lambda: LINE(mb.DcMotor(1.0, 1.0, 0.0)), r"inductance of DcMotor in .* 'x' is 0 H; .*above zero"),
+    "resistance": (lambda: LINE(mb.DcMotor(1.0, -1.0, 1.0)), r"resistance of DcMotor in AlongLine 'x' is -1 Ohm"),
+    "lag": (lambda: LINE(mb.PositionServo(1.0, -0.1)), r"lag of PositionServo in AlongLine 'x' is -0.1 s"),
+    "gain": (lambda: LINE(mb.PidController(np.inf, 0.0, 0.0, 1.0)), r"p of PidController in AlongLine 'x' is inf"),
     "area": (lambda: LINE(eqx.tree_at(lambda c: c.area_b, CYLINDER, jnp.asarray(-1.0))), r"area_b of .* is -1 m\^2"),
     "supply": (
         lambda: LINE(eqx.tree_at(lambda c: c.supply_pressure, CYLINDER, jnp.asarray(10.0))),
         r"supply_pressure 10 Pa; give more than its tank's 100000 Pa",
     ),
-    "force": (lambda: LINE(mb.Muscle(-5.0, 0.1, 0.2)), r"force of Muscle in LineActuator 'x' is -5 N; .*above 0"),
-    "activation": (lambda: LINE(mb.Muscle(5.0, 0.1, 0.2, activation=2.0)), r"activation of .* is 2 .*from 0 to 1"),
+    "force": (lambda: LINE(mb.Muscle(-5.0, 0.1, 0.2)), r"force of Muscle in AlongLine 'x' is -5 N; .*above zero"),
+    "activation": (lambda: LINE(mb.Muscle(5.0, 0.1, 0.2, activation=2.0)), r"activation of .* is 2 .*, 1 or less"),
     "slack": (lambda: LINE(mb.Muscle(5.0, 0.1, 0.2, length=0.2)), r"'x' starts with a path of 0.2 m, in which"),
     "curve": (
         lambda: LINE(mb.Muscle(5.0, 0.1, 0.2, curves=mb.MuscleCurves(np.ones((4, 2)), *np.ones((3, 4))))),
-        r"active curve of Muscle in LineActuator 'x' has shape \(4, 2\)",
+        r"active of the curves of Muscle in AlongLine 'x' has shape \(4, 2\)",
     ),
-    "one point": (lambda: mb.PathActuator("x", ["a"], mb.ForceInput()), r"'x' has 1 marker; give at least two"),
+    "one point": (lambda: mb.AlongPath("x", ["a"], mb.ForceInput()), r"'x' has 1 marker; give at least two"),
     "twice": (
-        lambda: mb.PathActuator("x", ["world", mb.Marker("a", (1, 0, 0)), mb.Marker("a", (1, 0, 0))], mb.ForceInput()),
-        r"points 1 and 2 of PathActuator 'x' coincide, both at \[1.0, 0.0, 0.0\] on 'a'",
+        lambda: mb.AlongPath("x", ["world", mb.Marker("a", (1, 0, 0)), mb.Marker("a", (1, 0, 0))], mb.ForceInput()),
+        r"points 1 and 2 of AlongPath 'x' coincide, both at \[1.0, 0.0, 0.0\] on 'a'",
     ),
     "heads": (lambda: SPLIT([(0, 1, 2)]), r"SplitMuscle 'x' has 2 heads and 1 paths"),
     "numbers": (lambda: SPLIT([(0, 1), (0, 3)]), r"SplitMuscle 'x' has the path \(0, 3\) over 3 markers"),
     "short": (lambda: SPLIT([(0, 1), (2,)]), r"SplitMuscle 'x' has the path \(2,\)"),
     "unused": (lambda: SPLIT([(0, 1), (0, 1)]), r"SplitMuscle 'x' has markers \[2\] that no path uses"),
     "kind": (lambda: SPLIT([(0, 1), (0, 2)], (MUSCLE, mb.ForceInput())), r"head 1 of SplitMuscle 'x' is ForceInput"),
-    "radius": (lambda: mb.RadialTyre("x", *PAIR, 0.0, 1e5), r"radius of RadialTyre 'x' is 0 m; .*above 0"),
+    "radius": (lambda: mb.RadialTyre("x", *PAIR, 0.0, 1e5), r"radius of RadialTyre 'x' is 0 m; .*above zero"),
     "shape": (lambda: SLIP(lateral=(10.0, 2.5, 1.0, 0.0)), r"lateral of SlipTyre 'x' .*\(10, 2.5, 1, 0\); give B > 0"),
     "stiffness": (lambda: SLIP(kx=-1.0), r"kx of SlipTyre 'x' is -1 N/m"),
     "unknown body": (
         lambda: mb.Mechanism(
-            [mb.sphere("a", 1, mass=1)], connections=[mb.PathActuator("x", ["a", "q"], mb.ForceInput())]
+            [mb.sphere("a", 1, mass=1)], connections=[mb.AlongPath("x", ["a", "q"], mb.ForceInput())]
         ),
         r"(?s)'x'.*'q'",
     ),

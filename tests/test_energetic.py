@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples_energetic import EXAMPLES, HARD, LAWS, PARALLEL
+from examples_active import EXAMPLES as ACTIVE
+from examples_energetic import EXAMPLES, FOLLOWING, HARD, LAWS, PARALLEL
 from helpers import close
 from scipy.interpolate import PchipInterpolator
 
@@ -17,9 +18,14 @@ ENDS = ("world", "a")
 
 
 def test_every_law_has_an_example():
-    mounted = [getattr(example.load, "law", None) for example in EXAMPLES.values()]
+    mounted = [getattr(example.load, "law", None) for example in (EXAMPLES | ACTIVE).values()]
     used = {type(law) for law in (*mounted, *PARALLEL.laws)}
-    known = {kind for kind in mb.AbstractLaw.__subclasses__() if kind.__module__.startswith("diffmb.")}
+    known, todo = set(), [mb.AbstractLaw]
+    while todo:
+        kind = todo.pop()
+        todo += kind.__subclasses__()
+        if not kind.__name__.startswith("Abstract") and kind.__module__.startswith("diffmb."):
+            known.add(kind)
     assert known <= used, f"add an example of {sorted(kind.__name__ for kind in known - used)}"
 
 
@@ -99,11 +105,12 @@ def test_line_without_length():
 
 def test_table_is_a_monotone_cubic():
     law = LAWS["table"]
-    inner, e = PchipInterpolator(law.at, law.load), np.linspace(-0.09, 0.34, 30)  # its end pieces differ
-    load, energy = jax.jit(jax.vmap(lambda e: (law.tension(e, ZERO, NONE, NONE), law.energy(e, NONE))))(jnp.asarray(e))
+    inner, e = PchipInterpolator(law.at, law.loads), np.linspace(-0.09, 0.34, 30)  # its end pieces differ
+    spring = lambda e: (-law.load(ZERO, e, ZERO, NONE, NONE), law.energy(ZERO, e, NONE))
+    load, energy = jax.jit(jax.vmap(spring))(jnp.asarray(e))
     close(load, inner(e), 1e-14)
     close(energy - energy[0], [inner.integrate(e[0], b) for b in e], 1e-14)
-    beyond = [law.tension(jnp.asarray(e), ZERO, NONE, NONE) for e in (0.6, 0.7, 0.8)]
+    beyond = [-law.load(ZERO, jnp.asarray(e), ZERO, NONE, NONE) for e in (0.6, 0.7, 0.8)]
     close(beyond[0], 4.5, 1e-14)
     close(beyond[2] - beyond[1], beyond[1] - beyond[0], 1e-13)
 
@@ -124,16 +131,16 @@ def marched(rate, y, time, steps):
 def test_relaxation():
     """At constant strain: Prony's series, and Fung's relaxation function times the elastic load."""
     e, time = jnp.asarray(0.3), 0.7
-    states = lambda law: marched(lambda z: law.zdot(e, ZERO, z, NONE), np.zeros(2), time, 300)
-    after = lambda law: law.tension(e, ZERO, states(law), NONE)
+    states = lambda law: marched(lambda z: law.zdot(ZERO, e, ZERO, z, NONE), np.zeros(2), time, 300)
+    after = lambda law: -law.load(ZERO, e, ZERO, states(law), NONE)
     prony, fung = LAWS["prony"], LAWS["fung"]
     left = np.exp(-time / np.asarray(prony.times))
     close(after(prony), 0.25 * (3.0 + np.asarray(prony.branches) @ left), 1e-10)
     left = np.exp(-time / np.asarray(fung.times))
     close(after(fung), 2.0 * np.expm1(3.0 * 0.4) * (1.0 - np.asarray(fung.parts) @ (1.0 - left)), 1e-10)
     solid = mb.PronyLaw(k=3.0, branches=8.0, times=0.3)  # standard linear solid: stiff at first, soft in the end
-    close(solid.tension(e, ZERO, jnp.zeros(1), NONE), 11.0 * 0.3, 1e-14)
-    close(solid.tension(e, ZERO, e[None], NONE), 3.0 * 0.3, 1e-14)
+    close(-solid.load(ZERO, e, ZERO, jnp.zeros(1), NONE), 11.0 * 0.3, 1e-14)
+    close(-solid.load(ZERO, e, ZERO, e[None], NONE), 3.0 * 0.3, 1e-14)
 
 
 def test_friction_breaks_away_and_slides():
@@ -141,24 +148,24 @@ def test_friction_breaks_away_and_slides():
     g = 20.0 * (0.3 + 0.2 * np.exp(-((0.3 / 0.4) ** 2)))
     size = np.hypot(0.3, 0.05)
     z = jnp.array([g * 0.3 / (50.0 * size)])  # steady sliding
-    close(law.zdot(v, v, z, NONE), [0.0], 1e-14)
-    close(law.tension(v, v, z, NONE), g * 0.3 / size + 0.3 * 0.3, 1e-14)
-    close(LAWS["friction"].tension(v, v, NONE, NONE), g * 0.3 / size + 0.2 * 0.3, 1e-14)
+    close(law.zdot(ZERO, v, v, z, NONE), [0.0], 1e-14)
+    close(-law.load(ZERO, v, v, z, NONE), g * 0.3 / size + 0.3 * 0.3, 1e-14)
+    close(-LAWS["friction"].load(ZERO, v, v, NONE, NONE), g * 0.3 / size + 0.2 * 0.3, 1e-14)
     # With bristles damped far above the classical limit no heat comes back, even at high speed.
     hard = mb.LuGreLaw(mb.Grip(0.3, 20.0, slip=1e-6), k=50.0, c_bristle=1e4)
     z, v = jnp.meshgrid(jnp.linspace(-0.12, 0.12, 25), jnp.linspace(-50.0, 50.0, 25))
-    heat = jax.vmap(lambda z, v: hard.dissipation(v, v, z[None], NONE))(z.ravel(), v.ravel())
+    heat = jax.vmap(lambda z, v: hard.dissipation(ZERO, v, v, z[None], NONE))(z.ravel(), v.ravel())
     assert float(heat.min()) >= 0.0
 
 
 def test_one_sided_laws_never_turn_round():
     e, ed = (a.ravel() for a in jnp.meshgrid(jnp.linspace(-1.0, 1.0, 21), jnp.linspace(-90.0, 90.0, 21)))
-    run = lambda law: jax.jit(jax.vmap(lambda e, ed: law.tension(e, ed, NONE, NONE)))(e, ed)
+    run = lambda law: jax.jit(jax.vmap(lambda e, ed: -law.load(ZERO, e, ed, NONE, NONE)))(e, ed)
     rope, bumper, stops = run(mb.RopeLaw(k=30.0, c=0.4, rest=0.5)), run(LAWS["bumper"]), run(LAWS["stops"])
     assert (rope >= 0).all() and (rope[e <= 0.5] == 0).all() and (rope[e > 0.51] > 0).all()
     assert (bumper <= 0).all() and (bumper[e >= 0.3] == 0).all()
     assert (stops[e > 0.11] > 0).all() and (stops[e < -0.11] < 0).all() and (stops[jnp.abs(e) < 0.1] == 0).all()
-    smooth = jax.grad(jax.grad(lambda e: LAWS["stops"].tension(e, ZERO, NONE, NONE)))
+    smooth = jax.grad(jax.grad(lambda e: -LAWS["stops"].load(ZERO, e, ZERO, NONE, NONE)))
     close(smooth(jnp.asarray(0.1 + 1e-9)), 0.0, 1e-6)  # n = 3: no jump in the second derivative
 
 
@@ -221,14 +228,14 @@ FLAT = (0.5**0.5, 0.5**0.5, 0.0, 0.0)  # z of the world is y here
 BRISTLES = mb.LuGreLaw(GRIP, k=1e7, c_bristle=2e3)
 SIDES = mb.Marker("world", (0.1, 0.0, 0.0)), mb.Marker("world", (0.0, 0.1, 0.0))
 CONNECTIONS = [
-    mb.OnCoordinate("stuck bristles", "to stuck", BRISTLES),
+    mb.OnCoordinates("stuck bristles", "to stuck", BRISTLES),
     mb.UniformField("push", "world", "stuck", (0.5, 0.0, 0.0)),
-    mb.OnCoordinate("sliding bristles", "to slider", BRISTLES),
+    mb.OnCoordinates("sliding bristles", "to slider", BRISTLES),
     mb.UniformField("pull", "world", "slider", (1.0, 0.0, 0.0)),
     mb.SphereOnPlane("floor", "world", "ball", 0.02, mb.ContactLaw(k=1e7, c=50.0)),
-    mb.OnCoordinate("prony", "to rubber", mb.PronyLaw(k=100.0, branches=[1e6, 1e4, 200.0], times=[1e-5, 1e-3, 0.2])),
+    mb.OnCoordinates("prony", "to rubber", mb.PronyLaw(k=100.0, branches=[1e6, 1e4, 200.0], times=[1e-5, 1e-3, 0.2])),
     mb.AboutAxis("torsion bar", "world", "disc", mb.LinearLaw(k=80.0 * 0.05 / 0.4), axis="z"),
-    mb.OnCoordinate("stop", "to lever", mb.StopLaw(low=-2.0, high=0.1, k=1e5, c=50.0)),
+    mb.OnCoordinates("stop", "to lever", mb.StopLaw(low=-2.0, high=0.1, k=1e5, c=50.0)),
     mb.PlanarBeam("beam", mb.Marker("world", rotation=FLAT), "reed", 2e7, 400.0, 0.5, beta=2e-3),
     mb.Bushing("bushing", "world", "rubber", k=[1e3] * 3 + [1e6] * 3, c=[3.0] * 3 + [3e3] * 3),
     mb.PlaneElement("sheet", ["rubber", *SIDES], [(0, 0), (0.1, 0), (0, 0.1)], 1e-3, 2e11, 0.3, beta=1e-3),
@@ -282,16 +289,18 @@ def test_friction_follows_a_multiplier():
 
 # --- what is refused
 
-MOUNT = lambda law: mb.OnCoordinate("s", "A", law)
+MOUNT = lambda law: mb.OnCoordinates("s", "A", law)
 WRONG = {
-    "stiffness": (lambda: MOUNT(mb.LinearLaw(k=-1.0)), r"k of LinearLaw in OnCoordinate 's' is -1 N/m.*zero or more"),
+    "stiffness": (lambda: MOUNT(mb.LinearLaw(k=-1.0)), r"k of LinearLaw in OnCoordinates 's' is -1 N/m.*zero or more"),
     "shape": (lambda: MOUNT(mb.LinearLaw(k=[1.0, 2.0])), r"k of LinearLaw in .* has shape \(2,\); give one number"),
     "no law": (lambda: check_law("AlongLine 's'", 3.0), r"law of AlongLine 's' is 3.0; give a law, .*LinearLaw"),
     "inside": (lambda: MOUNT(mb.ParallelLaw([mb.LinearLaw(-1.0)])), r"LinearLaw in ParallelLaw in .* 's' is -1"),
-    "both": (lambda: mb.OnCoordinate("s", ["A", "B"], LAWS["prony"]), r"'s' is given 2 coordinates; give one"),
+    "both": (lambda: mb.OnCoordinates("s", ["A", "B"], LAWS["prony"]), r"ratio of .* 's' has shape \(\); give 2"),
+    "none": (lambda: mb.OnCoordinates("s", [], LAWS["prony"]), r"'s' is given no coordinate; name a joint"),
+    "follow": (lambda: MOUNT(mb.ParallelLaw([FOLLOWING] * 2)), r"ParallelLaw in .* 's' has several laws that follow"),
     "potential": (lambda: MOUNT(mb.PotentialLaw(lambda d, p: d * jnp.ones(2))), r"'s' returns shape \(2,\)"),
     "order": (lambda: MOUNT(mb.TableLaw([0.0, 0.2, 0.1], [0, 1, 2])), r"at of TableLaw in .* \[0.0, 0.2, 0.1\]; sort"),
-    "lengths": (lambda: MOUNT(mb.TableLaw([0.0, 0.2], [0.0, 1, 2])), r"load of TableLaw .* \(3,\); give 2 numbers"),
+    "lengths": (lambda: MOUNT(mb.TableLaw([0.0, 0.2], [0.0, 1, 2])), r"loads of TableLaw .* \(3,\); give 2 numbers"),
     "exponent": (lambda: MOUNT(mb.RopeLaw(1.0, n=0.5)), r"n of RopeLaw in .* is 0.5 .*1 or more"),
     "range": (lambda: MOUNT(mb.StopLaw(0.2, 0.1, k=1.0)), r"range of StopLaw .* 0.2 to 0.1; give low below high"),
     "times": (lambda: MOUNT(mb.PronyLaw(1.0, [1.0, 2.0], [0.1, 0.0])), r"times of PronyLaw in .* is 0 s; .*above zero"),

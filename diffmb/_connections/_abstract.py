@@ -171,7 +171,7 @@ class AbstractSpan(AbstractLoad):
 
 
 def _as_terms(terms: Any) -> tuple[tuple[str, int], ...]:
-    return as_terms("a joint connection", (terms,) if isinstance(terms, str) else terms)
+    return as_terms("a joint connection", terms)
 
 
 class AbstractJointConnection(AbstractLoad):
@@ -182,7 +182,7 @@ class AbstractJointConnection(AbstractLoad):
     **Arguments:**
 
     - `name`: the connection's name, unique in the mechanism.
-    - `terms`: a joint's name, or a list of names and pairs (name, number of the coordinate from 0), static.
+    - `terms`: a joint's name, a pair (name, number of the coordinate from 0), or a list of these, static.
     """
 
     terms: tuple[tuple[str, int], ...] = eqx.field(static=True, converter=_as_terms)

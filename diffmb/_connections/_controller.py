@@ -1,21 +1,45 @@
-"""Controllers that hold a strain at a set-point, with an ideal source of power behind them.
+"""A given force, and controllers that hold a strain at a set-point, with an ideal source of power behind them.
 
+    ForceInput       F = gain u                                     u: the input itself
     PdController     F = p (u - e) - d ed
     PidController    F = p (u - e) + i s + d (u - e - f) / lag      sd = u - e      fd = (u - e - f) / lag
     PositionServo    F = z - damping ed                             zd = (gain (u - e) - z) / lag
 
-u is the set-point of e. The rate that damps becomes heat, all else is power brought in.
+Elsewhere u is the set-point of e. The rate that damps becomes heat, all else is power brought in.
 """
-
-from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
 from .._spatial._axis import as_array
-from ._actuator import AbstractLaw
-from ._given import not_negative, positive
+from ._law import AbstractLaw
+from ._numbers import DAMPING, STIFFNESS, TIME, Quantity, check_numbers
+
+
+class ForceInput(AbstractLaw):
+    """The input, times a gain: a given force or torque; with a piston's area as gain, the ideal hydraulic actuator
+    F = a i driven by its pressure (Sol 1983).
+
+    **Arguments:**
+
+    - `gain`: N or N m for an input of one; m^2 if the input is a pressure in Pa.
+    """
+
+    gain: Array = eqx.field(converter=as_array, default=1.0)
+
+    def check(self, title: str) -> None:
+        check_numbers(title, self, gain=Quantity("N, N m or m^2"))
+
+    @property
+    def nu(self) -> int:
+        return 1
+
+    def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
+        return self.gain * u[0]
+
+    def supply(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
+        return self.gain * u[0] * ed
 
 
 class PdController(AbstractLaw):
@@ -29,7 +53,13 @@ class PdController(AbstractLaw):
 
     p: Array = eqx.field(converter=as_array)
     d: Array = eqx.field(converter=as_array, default=0.0)
-    rules: ClassVar = {"p": not_negative("N/m"), "d": not_negative("N s/m")}
+
+    def check(self, title: str) -> None:
+        check_numbers(title, self, p=STIFFNESS, d=DAMPING)
+
+    @property
+    def nu(self) -> int:
+        return 1
 
     def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         return self.p * (u[0] - e) - self.d * ed
@@ -56,13 +86,17 @@ class PidController(AbstractLaw):
     i: Array = eqx.field(converter=as_array)
     d: Array = eqx.field(converter=as_array)
     lag: Array = eqx.field(converter=as_array)
-    nz: ClassVar[int] = 2
-    rules: ClassVar = {
-        "p": not_negative("N/m"),
-        "i": not_negative("N/(m s)"),
-        "d": not_negative("N s/m"),
-        "lag": positive("s"),
-    }
+
+    def check(self, title: str) -> None:
+        check_numbers(title, self, p=STIFFNESS, i=Quantity("N/(m s) or N m/(rad s)", least=0.0), d=DAMPING, lag=TIME)
+
+    @property
+    def nz(self) -> int:
+        return 2
+
+    @property
+    def nu(self) -> int:
+        return 1
 
     def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         error, slope = self.zdot(t, e, ed, z, u)
@@ -89,8 +123,17 @@ class PositionServo(AbstractLaw):
     gain: Array = eqx.field(converter=as_array)
     lag: Array = eqx.field(converter=as_array)
     damping: Array = eqx.field(converter=as_array, default=0.0)
-    nz: ClassVar[int] = 1
-    rules: ClassVar = {"gain": not_negative("N/m"), "lag": positive("s"), "damping": not_negative("N s/m")}
+
+    def check(self, title: str) -> None:
+        check_numbers(title, self, gain=STIFFNESS, lag=TIME, damping=DAMPING)
+
+    @property
+    def nz(self) -> int:
+        return 1
+
+    @property
+    def nu(self) -> int:
+        return 1
 
     def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         return z[0] - self.damping * ed

@@ -1,4 +1,4 @@
-"""Springs with a damper beside them. With d = e - rest:
+"""Springs with a damper beside them. With d = e - rest, and F = -T:
 
     LinearLaw        T = preload + k d + c ed        E = preload d + k d^2 / 2        D = c ed^2
     PotentialLaw     T = V'(d) + c ed                E = V(d)
@@ -48,14 +48,14 @@ class LinearLaw(AbstractLaw):
     def check(self, title: str) -> None:
         check_numbers(title, self, k=STIFFNESS, c=DAMPING, rest=PLACE, preload=LOAD)
 
-    def tension(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
-        return self.preload + self.k * (e - self.rest) + self.c * ed
+    def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
+        return -self.preload - self.k * (e - self.rest) - self.c * ed
 
-    def energy(self, e: Array, z: Array) -> Array:
+    def energy(self, t: Array, e: Array, z: Array) -> Array:
         d = e - self.rest
         return (self.preload + 0.5 * self.k * d) * d
 
-    def dissipation(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def dissipation(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         return self.c * ed * ed
 
 
@@ -79,17 +79,17 @@ class PotentialLaw(AbstractLaw):
         check_numbers(title, self, c=DAMPING, rest=PLACE)
         check_sample(title, self.potential, self.potential, (*example(()), self.params), ())
 
-    def tension(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         slope = jax.jvp(lambda d: self._energy(d), (e - self.rest,), (jnp.ones_like(e),))[1]
-        return slope + self.c * ed
+        return -slope - self.c * ed
 
     def _energy(self, d: Array) -> Array:
         return jnp.asarray(self.potential(d, self.params))
 
-    def energy(self, e: Array, z: Array) -> Array:
+    def energy(self, t: Array, e: Array, z: Array) -> Array:
         return self._energy(e - self.rest)
 
-    def dissipation(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def dissipation(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         return self.c * ed * ed
 
 
@@ -99,17 +99,17 @@ class TableLaw(AbstractLaw):
     **Arguments:**
 
     - `at`: lengths or angles (n,), rising, m or rad.
-    - `load`: tension or moment there (n,), N or N m.
+    - `loads`: tension or moment there (n,), N or N m.
     - `c`: damping, N s/m or N m s/rad, zero or more.
     """
 
     at: Array = eqx.field(converter=as_array)
-    load: Array = eqx.field(converter=as_array)
+    loads: Array = eqx.field(converter=as_array)
     c: Array = eqx.field(converter=as_array, default=0.0)
 
     def check(self, title: str) -> None:
         size = (len(self.at) if self.at.ndim else None,)
-        check_numbers(title, self, at=Quantity("m or rad", shape=(None,)), load=Quantity("N or N m", shape=size))
+        check_numbers(title, self, at=Quantity("m or rad", shape=(None,)), loads=Quantity("N or N m", shape=size))
         check_numbers(title, self, c=DAMPING)
         if len(self.at) < 2:
             raise MechanismError(f"the table of {title} has one point; give two or more")
@@ -119,7 +119,7 @@ class TableLaw(AbstractLaw):
     def _slopes(self) -> Array:
         """Of the cubic at the knots: weighted harmonic means, zero where the table turns."""
         h = jnp.diff(self.at)
-        chord = jnp.diff(self.load) / h
+        chord = jnp.diff(self.loads) / h
         left, right = chord[:-1], chord[1:]
         before, after = 2.0 * h[1:] + h[:-1], h[1:] + 2.0 * h[:-1]
         same = left * right > 0.0
@@ -129,23 +129,23 @@ class TableLaw(AbstractLaw):
 
     def _spring(self, e: Array) -> tuple[Array, Array]:
         """(load, energy) at e, (1)."""
-        h, df, m = jnp.diff(self.at), jnp.diff(self.load), self._slopes()
-        done = jnp.cumsum(h * 0.5 * (self.load[1:] + self.load[:-1]) + h * h * (m[:-1] - m[1:]) / 12.0)
+        h, df, m = jnp.diff(self.at), jnp.diff(self.loads), self._slopes()
+        done = jnp.cumsum(h * 0.5 * (self.loads[1:] + self.loads[:-1]) + h * h * (m[:-1] - m[1:]) / 12.0)
         done = jnp.concatenate([jnp.zeros_like(done[:1]), done])
         within = jnp.clip(e, self.at[0], self.at[-1])
         i = jnp.clip(jnp.searchsorted(self.at, within) - 1, 0, h.size - 1)
         x, rise, first, last = (within - self.at[i]) / h[i], df[i], h[i] * m[i], h[i] * m[i + 1]
         b, c = 3.0 * rise - 2.0 * first - last, first + last - 2.0 * rise
-        load = self.load[i] + x * (first + x * (b + x * c))
-        energy = done[i] + h[i] * x * (self.load[i] + x * (first / 2.0 + x * (b / 3.0 + x * c / 4.0)))
+        load = self.loads[i] + x * (first + x * (b + x * c))
+        energy = done[i] + h[i] * x * (self.loads[i] + x * (first / 2.0 + x * (b / 3.0 + x * c / 4.0)))
         over, slope = e - within, jnp.where(e < self.at[0], m[0], m[-1])
         return load + slope * over, energy + (load + 0.5 * slope * over) * over
 
-    def tension(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
-        return self._spring(e)[0] + self.c * ed
+    def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
+        return -self._spring(e)[0] - self.c * ed
 
-    def energy(self, e: Array, z: Array) -> Array:
+    def energy(self, t: Array, e: Array, z: Array) -> Array:
         return self._spring(e)[1]
 
-    def dissipation(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def dissipation(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         return self.c * ed * ed

@@ -1,4 +1,4 @@
-"""Dry friction, on any strain. With the speed v = ed, its size |v| = sqrt(v^2 + slip^2), and
+"""Dry friction, on any strain. With F = -T, the speed v = ed, its size |v| = sqrt(v^2 + slip^2), and
 
     g(v) = N (mu + (mu_static - mu) exp(-(v / stribeck)^2))          N = normal + |lam|                            (1)
 
@@ -96,11 +96,11 @@ class FrictionLaw(AbstractLaw):
     def follows(self) -> tuple[str, ...]:
         return self.grip.contact
 
-    def tension(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
-        return self.grip.limit(ed, u) * ed / self.grip.size(ed) + self.c * ed
+    def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
+        return -self.grip.limit(ed, u) * ed / self.grip.size(ed) - self.c * ed
 
-    def dissipation(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
-        return self.tension(e, ed, z, u) * ed
+    def dissipation(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
+        return -self.load(t, e, ed, z, u) * ed
 
 
 class LuGreLaw(AbstractLaw):
@@ -137,16 +137,16 @@ class LuGreLaw(AbstractLaw):
         share = self.grip.size(v) / self.grip.limit(v, u)
         return self.k * share, self.c_bristle / (1.0 + 0.25 * self.c_bristle * share)
 
-    def tension(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         rate, damping = self._rates(ed, u)
-        return self.k * z[0] + damping * (ed - rate * z[0]) + self.c * ed
+        return -self.k * z[0] - damping * (ed - rate * z[0]) - self.c * ed
 
-    def zdot(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def zdot(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         return ed - self._rates(ed, u)[0] * z
 
-    def energy(self, e: Array, z: Array) -> Array:
+    def energy(self, t: Array, e: Array, z: Array) -> Array:
         return 0.5 * self.k * z[0] * z[0]
 
-    def dissipation(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def dissipation(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         rate, damping = self._rates(ed, u)
         return rate * z[0] * (self.k * z[0] - damping * ed) + (damping + self.c) * ed * ed

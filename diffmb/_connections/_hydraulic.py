@@ -17,16 +17,17 @@ A volume V of oil at pressure p holds V h, and oil that flows at p carries W for
 (h - bulk h' = -p makes the balance exact: W is p + p^2 / (2 bulk) + ...). An edge turns (W_1 - W_2) q into heat.
 """
 
-from typing import ClassVar
-
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
 from .._errors import MechanismError
 from .._spatial._axis import as_array, is_concrete
-from ._actuator import AbstractLaw
-from ._given import Rule, finite, not_negative, positive
+from ._law import AbstractLaw
+from ._numbers import Quantity, check_numbers
+
+AREA, VOLUME, PRESSURE = (Quantity(unit, above=0.0) for unit in ("m^2", "m^3", "Pa"))
+LEAST_PRESSURE = Quantity("Pa", least=0.0)
 
 
 class HydraulicCylinder(AbstractLaw):
@@ -63,32 +64,29 @@ class HydraulicCylinder(AbstractLaw):
     laminar: Array = eqx.field(converter=as_array, default=1e5)
     pressure_a: Array | None = eqx.field(converter=lambda p: None if p is None else as_array(p), default=None)
     pressure_b: Array | None = eqx.field(converter=lambda p: None if p is None else as_array(p), default=None)
-    nz: ClassVar[int] = 2
-    rules: ClassVar = {
-        **{name: positive(unit) for names, unit in (("area_a area_b", "m^2"), ("volume_a volume_b", "m^3"))
-           for name in names.split()},
-        "middle": finite("m"),
-        "valve": not_negative("m^3/(s Pa^(1/2))"),
-        "supply_pressure": positive("Pa"),
-        "tank_pressure": not_negative("Pa"),
-        "bulk": positive("Pa"),
-        "leakage": not_negative("m^3/(s Pa)"),
-        "friction": not_negative("N s/m"),
-        "underlap": positive("of the full opening"),
-        "laminar": positive("Pa"),
-    }  # fmt: skip
 
     def check(self, title: str) -> None:
-        for what, rule in self.rules.items():
-            rule.check(title, what, getattr(self, what))
+        check_numbers(title, self, area_a=AREA, area_b=AREA, volume_a=VOLUME, volume_b=VOLUME, middle=Quantity("m"))
+        check_numbers(title, self, valve=Quantity("m^3/(s Pa^(1/2))", least=0.0))
+        check_numbers(title, self, supply_pressure=PRESSURE, tank_pressure=LEAST_PRESSURE, bulk=PRESSURE)
+        check_numbers(title, self, leakage=Quantity("m^3/(s Pa)", least=0.0), friction=Quantity("N s/m", least=0.0))
+        check_numbers(title, self, underlap=Quantity("of the full opening", above=0.0), laminar=PRESSURE)
         for what in ("pressure_a", "pressure_b"):
-            if (given := getattr(self, what)) is not None:
-                Rule("Pa", 0.0).check(title, what, given)
+            if getattr(self, what) is not None:
+                check_numbers(title, self, **{what: LEAST_PRESSURE})
         high, low = self.supply_pressure, self.tank_pressure
         if is_concrete(high, low) and not float(high) > float(low):
             raise MechanismError(
                 f"{title} has supply_pressure {float(high):g} Pa; give more than its tank's {float(low):g} Pa"
             )
+
+    @property
+    def nz(self) -> int:
+        return 2
+
+    @property
+    def nu(self) -> int:
+        return 1
 
     def _volumes(self, e: Array) -> tuple[Array, Array]:
         moved = e - self.middle

@@ -6,14 +6,12 @@
 Steady: T = k (u - k ed) / R, a line from the stall torque k u / R to the idle speed u / k; i settles with L / R.
 """
 
-from typing import ClassVar
-
 import equinox as eqx
 from jax import Array
 
 from .._spatial._axis import as_array
-from ._actuator import AbstractLaw
-from ._given import finite, not_negative, positive
+from ._law import AbstractLaw
+from ._numbers import DAMPING, Quantity, check_numbers
 
 
 class DcMotor(AbstractLaw):
@@ -31,13 +29,18 @@ class DcMotor(AbstractLaw):
     resistance: Array = eqx.field(converter=as_array)
     inductance: Array = eqx.field(converter=as_array)
     friction: Array = eqx.field(converter=as_array, default=0.0)
-    nz: ClassVar[int] = 1
-    rules: ClassVar = {
-        "k": finite("N m/A"),
-        "resistance": not_negative("Ohm"),
-        "inductance": positive("H"),
-        "friction": not_negative("N m s/rad"),
-    }
+
+    def check(self, title: str) -> None:
+        check_numbers(title, self, k=Quantity("N m/A or N/A"), resistance=Quantity("Ohm", least=0.0))
+        check_numbers(title, self, inductance=Quantity("H", above=0.0), friction=DAMPING)
+
+    @property
+    def nz(self) -> int:
+        return 1
+
+    @property
+    def nu(self) -> int:
+        return 1
 
     def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         return self.k * z[0] - self.friction * ed

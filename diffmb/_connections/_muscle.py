@@ -12,7 +12,7 @@ States: activation a and w, the normalised fibre length along the tendon (l itse
 take any positive value. (1) gives v without iteration over states: see `MuscleCurves.fibre_velocity`.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,9 +21,9 @@ from jax import Array
 
 from .._errors import MechanismError
 from .._spatial._axis import as_array, is_concrete
-from ._actuator import AbstractLaw
-from ._given import Rule, not_negative, positive
+from ._law import AbstractLaw
 from ._muscle_curves import Activation, MuscleCurves, muscle_curves
+from ._numbers import LENGTH, Quantity, check_numbers
 
 _SHORTEST, _HALVINGS = 0.05, 60
 
@@ -32,14 +32,14 @@ def _given(value: Any) -> Array | None:
     return None if value is None else as_array(value)
 
 
-_RULES = {
-    "force": positive("N"),
-    "fibre": positive("m"),
-    "tendon": positive("m"),
-    "pennation": Rule("rad", 0.0, 1.4),
-    "vmax": positive("fibre lengths/s"),
-    "damping": not_negative("of the largest force"),
-    "activation": Rule("of full activation", 0.0, 1.0),
+_QUANTITIES = {
+    "force": Quantity("N", above=0.0),
+    "fibre": LENGTH,
+    "tendon": Quantity("m", least=0.0),
+    "pennation": Quantity("rad", least=0.0, most=1.4),
+    "vmax": Quantity("fibre lengths/s", above=0.0),
+    "damping": Quantity("of the largest force", least=0.0),
+    "activation": Quantity("of full activation", least=0.0, most=1.0),
 }
 
 
@@ -55,13 +55,15 @@ class AbstractMuscle(AbstractLaw):
     activation: eqx.AbstractVar[Array]
     curves: eqx.AbstractVar[MuscleCurves]
     dynamics: eqx.AbstractVar[Activation]
-    rules: ClassVar = _RULES
 
     def check(self, title: str) -> None:
-        for what, rule in self.rules.items():
-            rule.check(title, what, getattr(self, what))
+        check_numbers(title, self, **_QUANTITIES)
         self.curves.check(title)
         self.dynamics.check(title)
+
+    @property
+    def nu(self) -> int:
+        return 1
 
     def shape(self, w: Array) -> tuple[Array, Array]:
         """l and cos(alpha)."""
@@ -80,7 +82,7 @@ class AbstractMuscle(AbstractLaw):
 
 class Muscle(AbstractMuscle):
     """A Hill-type muscle with an elastic tendon. Input: excitation, 0 to 1. States: activation, and the fibre's length
-    along the tendon in optimal lengths. Attach it with `mb.LineActuator` or, over via-points, `mb.PathActuator`.
+    along the tendon in optimal lengths. Mount it with `mb.AlongLine` or, over via-points, `mb.AlongPath`.
 
     A motion starts in equilibrium for `activation` and the path's `length`.
 
@@ -106,18 +108,22 @@ class Muscle(AbstractMuscle):
     length: Array | None = eqx.field(converter=_given, default=None)
     curves: MuscleCurves = eqx.field(default_factory=muscle_curves)
     dynamics: Activation = eqx.field(default_factory=Activation)
-    nz: ClassVar[int] = 2
 
     def check(self, title: str) -> None:
         super().check(title)
+        check_numbers(title, self, tendon=LENGTH)
         if self.length is not None:
-            positive("m").check(title, "length", self.length)
+            check_numbers(title, self, length=LENGTH)
             least = self.tendon * self.curves.slack() + _SHORTEST * self.fibre
             if is_concrete(self.length, least) and not float(self.length) > float(least):
                 raise MechanismError(
                     f"{title} starts with a path of {float(self.length):g} m, in which its tendon is slack: there is "
                     f"no equilibrium; give length above {float(least):g} m, or a shorter tendon"
                 )
+
+    @property
+    def nz(self) -> int:
+        return 2
 
     def tendon_force(self, e: Array, w: Array) -> Array:
         """f_t(s)."""
@@ -193,8 +199,10 @@ class RigidTendonMuscle(AbstractMuscle):
     activation: Array = eqx.field(converter=as_array, default=0.01)
     curves: MuscleCurves = eqx.field(default_factory=muscle_curves)
     dynamics: Activation = eqx.field(default_factory=Activation)
-    nz: ClassVar[int] = 1
-    rules: ClassVar = {**_RULES, "tendon": not_negative("m")}
+
+    @property
+    def nz(self) -> int:
+        return 1
 
     def _fibre(self, e: Array, ed: Array) -> tuple[Array, Array]:
         """w and v."""

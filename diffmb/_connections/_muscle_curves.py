@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 
 from .._spatial._axis import as_array
-from ._given import Rule, positive
+from ._numbers import TIME, Quantity, check_numbers
 
 _NEWTON = 12
 
@@ -38,8 +38,9 @@ class MuscleCurves(eqx.Module):
     tendon: Array = eqx.field(converter=as_array)
 
     def check(self, title: str) -> None:
-        for what, shape in (("active", (4, 3)), ("velocity", (4,)), ("passive", (3,)), ("tendon", (4,))):
-            Rule("coefficients", shape=shape).check(title, f"{what} curve", getattr(self, what))
+        shapes = {"active": (4, 3), "velocity": (4,), "passive": (3,), "tendon": (4,)}
+        curves = {what: Quantity("(a coefficient)", shape=shape) for what, shape in shapes.items()}
+        check_numbers(f"the curves of {title}", self, **curves)
 
     def active_force(self, length: Array) -> Array:
         """f_l."""
@@ -136,8 +137,7 @@ class Activation(eqx.Module):
     smooth: Array = eqx.field(converter=as_array, default=10.0)
 
     def check(self, title: str) -> None:
-        for what, unit in (("rise", "s"), ("fall", "s"), ("smooth", "")):
-            positive(unit).check(title, what, getattr(self, what))
+        check_numbers(title, self, rise=TIME, fall=TIME, smooth=Quantity("(a pure number)", above=0.0))
 
     def rate(self, a: Array, u: Array) -> Array:
         """ad for the excitation u."""

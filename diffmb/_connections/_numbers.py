@@ -11,16 +11,18 @@ from .._spatial._axis import is_concrete
 
 @dataclasses.dataclass(frozen=True)
 class Quantity:
-    """A unit, and what is allowed: from `least` on, or only above `above`; `shape` with None for any length above 0."""
+    """A unit, and what is allowed: `least` to `most`, or only above `above`; None in `shape` is any length above 0."""
 
     unit: str
     least: float | None = None
+    most: float | None = None
     above: float | None = None
     shape: tuple[int | None, ...] = ()
 
     def allows(self, numbers: np.ndarray) -> np.ndarray:
         fine = np.isfinite(numbers)
         fine = fine if self.least is None else fine & (numbers >= self.least)
+        fine = fine if self.most is None else fine & (numbers <= self.most)
         return fine if self.above is None else fine & (numbers > self.above)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
@@ -30,8 +32,8 @@ class Quantity:
     @property
     def range(self) -> str:
         spell = lambda number: "zero" if number == 0.0 else f"{number:g}"
-        least = "" if self.least is None else f", {spell(self.least)} or more"
-        return least if self.above is None else f"{least}, above {spell(self.above)}"
+        parts = (self.least, ", {} or more"), (self.most, ", {} or less"), (self.above, ", above {}")
+        return "".join(words.format(spell(number)) for number, words in parts if number is not None)
 
 
 STIFFNESS = Quantity("N/m or N m/rad", least=0.0)
@@ -40,6 +42,7 @@ PLACE = Quantity("m or rad")
 LOAD = Quantity("N or N m")
 LENGTH = Quantity("m", above=0.0)
 LAG = Quantity("s", least=0.0)
+TIME = Quantity("s", above=0.0)
 
 
 def check_numbers(title: str, holder: Any, **quantities: Quantity) -> None:

@@ -71,13 +71,13 @@ class RopeLaw(AbstractLaw):
     def check(self, title: str) -> None:
         check_numbers(title, self, **PRESS, rest=PLACE)
 
-    def tension(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
-        return press_load(self.k, self.n, self.c, e - self.rest, ed)
+    def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
+        return -press_load(self.k, self.n, self.c, e - self.rest, ed)
 
-    def energy(self, e: Array, z: Array) -> Array:
+    def energy(self, t: Array, e: Array, z: Array) -> Array:
         return press_energy(self.k, self.n, e - self.rest)
 
-    def dissipation(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def dissipation(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         return press_heat(self.k, self.n, self.c, e - self.rest, ed)
 
 
@@ -98,13 +98,13 @@ class BumperLaw(AbstractLaw):
     def check(self, title: str) -> None:
         check_numbers(title, self, **PRESS, rest=PLACE)
 
-    def tension(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
-        return -press_load(self.k, self.n, self.c, self.rest - e, -ed)
+    def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
+        return press_load(self.k, self.n, self.c, self.rest - e, -ed)
 
-    def energy(self, e: Array, z: Array) -> Array:
+    def energy(self, t: Array, e: Array, z: Array) -> Array:
         return press_energy(self.k, self.n, self.rest - e)
 
-    def dissipation(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def dissipation(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         return press_heat(self.k, self.n, self.c, self.rest - e, -ed)
 
 
@@ -129,13 +129,13 @@ class StopLaw(AbstractLaw):
             ends = f"{float(self.low):g} to {float(self.high):g}"
             raise MechanismError(f"the range of {title} goes from {ends}; give low below high")
 
-    def tension(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
-        above = press_load(self.k, self.n, self.c, e - self.high, ed)
-        return above - press_load(self.k, self.n, self.c, self.low - e, -ed)
+    def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
+        below = press_load(self.k, self.n, self.c, self.low - e, -ed)
+        return below - press_load(self.k, self.n, self.c, e - self.high, ed)
 
-    def energy(self, e: Array, z: Array) -> Array:
+    def energy(self, t: Array, e: Array, z: Array) -> Array:
         return press_energy(self.k, self.n, e - self.high) + press_energy(self.k, self.n, self.low - e)
 
-    def dissipation(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def dissipation(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         above = press_heat(self.k, self.n, self.c, e - self.high, ed)
         return above + press_heat(self.k, self.n, self.c, self.low - e, -ed)

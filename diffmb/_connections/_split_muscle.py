@@ -14,8 +14,8 @@ from jax import Array
 from .._errors import MechanismError
 from .._spatial._pose import Pose
 from ._abstract import AbstractSpan
-from ._actuator import check_path, path_length, points
 from ._muscle import Muscle
+from ._path import check_path, path_length, points
 
 
 def _as_paths(paths: Any) -> tuple[tuple[int, ...], ...]:

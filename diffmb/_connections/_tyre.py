@@ -30,7 +30,9 @@ from .._errors import MechanismError
 from .._spatial._axis import as_array, is_concrete
 from .._spatial._pose import Pose
 from ._abstract import AbstractConnection
-from ._given import Rule, not_negative, positive
+from ._numbers import LENGTH, Quantity, check_numbers
+
+STIFFNESS, DAMPING = Quantity("N/m", least=0.0), Quantity("N s/m", least=0.0)
 
 _SQUARE_OF_SLIP = 1e-10  # added to r^2, so that m is smooth at zero slip; moves the curve by 1e-10 of itself
 
@@ -44,10 +46,7 @@ class Radial(eqx.Module):
     ramp: Array = eqx.field(converter=as_array)
 
     def check(self, title: str) -> None:
-        for what, unit in (("radius", "m"), ("ramp", "m")):
-            positive(unit).check(title, what, getattr(self, what))
-        for what, unit in (("k", "N/m"), ("c", "N s/m")):
-            not_negative(unit).check(title, what, getattr(self, what))
+        check_numbers(title, self, radius=LENGTH, ramp=LENGTH, k=STIFFNESS, c=DAMPING)
 
     def depth(self, rho: Array) -> Array:
         """delta, zero above the ground."""
@@ -135,14 +134,12 @@ class SlipTyre(AbstractConnection):
     def __check_init__(self):
         title = f"SlipTyre {self.name!r}"
         self._radial.check(title)
-        units = (("kx", "N/m"), ("ky", "N/m"), ("creep", "m/s"), ("least", "N"))
-        for what, unit in units:
-            positive(unit).check(title, what, getattr(self, what))
-        for what in ("cx", "cy"):
-            not_negative("N s/m").check(title, what, getattr(self, what))
+        units = {"kx": "N/m", "ky": "N/m", "creep": "m/s", "least": "N"}
+        above = {what: Quantity(unit, above=0.0) for what, unit in units.items()}
+        check_numbers(title, self, **above, cx=DAMPING, cy=DAMPING)
         for what in ("longitudinal", "lateral"):
             value = getattr(self, what)
-            Rule("(B, C, mu, E)", shape=(4,)).check(title, what, value)
+            check_numbers(title, self, **{what: Quantity("(B, C, mu, E)", shape=(4,))})
             if is_concrete(value):
                 B, C, mu, E = (float(v) for v in value)
                 if not (B > 0.0 and 0.0 < C < 2.0 and mu > 0.0 and E <= 1.0):

@@ -194,7 +194,7 @@ class JointConnection(AbstractWritten, AbstractJointConnection):
 
     def __init__(self, name: str, terms: Any, function: Callable, params: Any = None, **more: Any):
         title = f"JointConnection {name!r}"
-        self.name, self.terms = name, as_terms(title, (terms,) if isinstance(terms, str) else terms)
+        self.name, self.terms = name, as_terms(title, terms)
         self.functions = LoadFunctions(title, function, params, **more)
         _check_early(self)
 

@@ -1,4 +1,4 @@
-"""Viscoelastic laws with internal states; sums run over the branches i. With d = e - rest:
+"""Viscoelastic laws with internal states; sums run over the branches i. With d = e - rest, F = -T:
 
 Generalised Maxwell (Prony series); z_i is how far the dashpot of a branch has gone,
 
@@ -65,18 +65,18 @@ class PronyLaw(AbstractLaw):
     def nz(self) -> int:
         return self.size
 
-    def tension(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         d = e - self.rest
-        return self.k * d + (self.branches * (d - z)).sum()
+        return -self.k * d - (self.branches * (d - z)).sum()
 
-    def zdot(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def zdot(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         return (e - self.rest - z) / self.times
 
-    def energy(self, e: Array, z: Array) -> Array:
+    def energy(self, t: Array, e: Array, z: Array) -> Array:
         d = e - self.rest
         return 0.5 * (self.k * d * d + (self.branches * (d - z) ** 2).sum())
 
-    def dissipation(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def dissipation(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         return (self.branches * (e - self.rest - z) ** 2 / self.times).sum()
 
 
@@ -126,16 +126,16 @@ class FungLaw(AbstractLaw):
         """The strain at which the spring carries z."""
         return jnp.log1p(z / self.a) / self.b
 
-    def tension(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
-        return self._elastic(e - self.rest) - (self.parts * z).sum()
+    def load(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
+        return (self.parts * z).sum() - self._elastic(e - self.rest)
 
-    def zdot(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def zdot(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         return (self._elastic(e - self.rest) - z) / self.times
 
-    def energy(self, e: Array, z: Array) -> Array:
+    def energy(self, t: Array, e: Array, z: Array) -> Array:
         d, s = e - self.rest, self._relaxed(z)
         return self._work(d) - (self.parts * (self._work(s) + z * (d - s))).sum()
 
-    def dissipation(self, e: Array, ed: Array, z: Array, u: Array) -> Array:
+    def dissipation(self, t: Array, e: Array, ed: Array, z: Array, u: Array) -> Array:
         d = e - self.rest
         return (self.parts * (d - self._relaxed(z)) * (self._elastic(d) - z) / self.times).sum()

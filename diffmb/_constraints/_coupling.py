@@ -23,9 +23,10 @@ from ._numbers import count_rows, example
 
 
 def as_terms(title: str, terms: Any) -> tuple[tuple[str, int], ...]:
-    """Pairs of a joint's name and a coordinate's number from names and pairs."""
+    """Pairs of a joint's name and a coordinate's number from one name or pair, or from several."""
+    one = isinstance(terms, str) or (isinstance(terms, tuple) and len(terms) == 2 and isinstance(terms[1], int))
     found = []
-    for term in terms:
+    for term in (terms,) if one else terms:
         joint, index = (term, 0) if isinstance(term, str) else term
         if not isinstance(joint, str) or not isinstance(index, int) or index < 0:
             raise MechanismError(f"{title} names {term!r}; give a joint's name, or a pair such as ('slider', 1)")
