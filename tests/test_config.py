@@ -241,7 +241,7 @@ second = "world"
 EA = "2 kN"
 length = 0.2
 [[mechanism.connections]]
-kind = "JointActuator"
+kind = "OnCoordinates"
 name = "drive"
 terms = ["A"]
 law = { kind = "ForceInput" }
