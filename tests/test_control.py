@@ -304,9 +304,6 @@ def test_fastest_turn_of_a_crank(crank):
     assert (np.abs(np.abs(u) - 4.0) < 1e-3).mean() > 0.85 and (np.diff(np.sign(u)) != 0).sum() <= 2
     run = found.trajectory()
     assert np.abs(run.q[-1] - found.q[-1]).max() < 2e-3
-    # energy: work of the motor = change of energy from rest to rest
-    work = np.trapezoid(np.asarray(jax.vmap(found.signals()["motor"])(run.ts))[:, 0] * run.speed("motor"), run.ts)
-    assert abs(work) < 4.0 * 2.2
     assert abs(found.duration - push_and_brake(m, 4.0)) < 1e-4
 
 
