@@ -292,7 +292,7 @@ def _tree_joint(mechanism: Mechanism, topology: Topology, body: int) -> Abstract
 def _stack(trees: Sequence[Any]) -> Any:
     """Stacks equal pytrees leaf by leaf, on the host when nothing is traced (a thousand bodies in milliseconds)."""
 
-    def stack(*leaves: Array) -> Array:
+    def stack(*leaves: Any) -> Array:
         return jnp.asarray(np.stack(leaves)) if is_concrete(*leaves) else jnp.stack(leaves)
 
     return jax.tree.map(stack, *trees)

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SHORT = {
     "03_balancing": ({"positions": 24, "iterations": 80}, "closed form"),
-    "04_suspension": ({"t_end": 1.0, "frames": 51, "generations": 8, "agreement": 0.2}, "travel would save"),
+    "04_suspension": ({"generations": 8, "agreement": 0.2}, "travel would save"),
 }
 
 
