@@ -291,3 +291,19 @@ def test_a_coupled_chain():
     phi = jax.jit(lambda angles: chain.phi(jnp.zeros(()), pose(*angles)))
     close(phi(jnp.array([0.3, -0.4, -0.4, 0.3])), np.zeros(4), 1e-11)
     assert float(jnp.abs(phi(jnp.array([0.3, -0.4, -0.3, 0.3]))).max()) > 1e-3
+
+
+# --- a spring that swings -----------------------------------------------------------------------------------------
+
+
+def test_spring_pendulum():
+    """It bounces with sqrt(k / m) and swings with sqrt(g / length), whatever the spring."""
+    k, m, free, g = 80.0, 2.0, 0.5, 9.81
+    length = free + m * g / k
+    spring = mb.SpringDamper("spring", "world", "bob", k=k, length=free)
+    slides = [mb.Prismatic("x", "world", "carriage", axis="x"), mb.Prismatic("y", "carriage", "bob", axis="y")]
+    bodies = [mb.massless("carriage"), mb.sphere("bob", 0.05, mass=m)]
+    model = mb.compile(mb.Mechanism(bodies, slides, connections=[spring], gravity=(0, -g, 0)))
+    lin = mb.linearise(model, mb.assemble(model, {"y": -length}))
+    found = np.sort(np.abs(np.asarray(lin.eigenvalues).imag))[::2]
+    close(found, np.sort([np.sqrt(k / m), np.sqrt(g / length)]), 1e-10)
