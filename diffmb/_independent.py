@@ -137,7 +137,7 @@ def basis(model: Model, q: Array, v: Array, t: Array, on: Array | None, chosen: 
     N = _free(Gh, places)
     S = _free(Gv, speeds)
     used = np.flatnonzero(levels <= 1) if model.nc else np.zeros(0, int)
-    if not len(used):
+    if not len(used) or not len(places):
         return Basis(N, S, jnp.zeros_like(N))
     factor = scale[used] if on is None else (scale * on[model.row_switch])[used]
     _, turn = jax.linearize(lambda d: constraint_rate(model, retract(model, q, d), v, t), jnp.zeros_like(v))

@@ -5,6 +5,7 @@ benchmarks and experiments run without them.
 """
 
 import os
+from pathlib import Path
 
 FLAGS = (
     "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -12,5 +13,17 @@ FLAGS = (
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip()
 
 import jax  # noqa: E402  (the flags are read when jax starts its backend)
+import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
+
+MAPS = Path("/proc/self/maps")  # one line for each piece of memory; every compiled program takes several
+MOST_MAPS = 25_000  # Linux kills a process that passes 65530
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_programs():
+    """Compiled programs are dropped between files before they exhaust what the system grants to a process."""
+    yield
+    if MAPS.exists() and MAPS.read_text().count("\n") > MOST_MAPS:
+        jax.clear_caches()
