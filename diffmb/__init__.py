@@ -250,6 +250,8 @@ if TYPE_CHECKING:
     from . import control as control
 
     # SHOW
+    from ._literate import draw as draw
+    from ._literate import settings as settings
     from ._viewer._html import animate as animate
     from ._viewer._live import view as view
 

@@ -18,10 +18,11 @@ _ROWS = 8  # panels of one figure
 Curve = tuple[np.ndarray, str]  # values over time, unit
 
 
-def figure(rows: int = 1, height: float = 2.6, width: float = 8.0) -> tuple[Any, list[Any]]:
-    """A figure with panels below each other."""
-    made = optional("matplotlib.figure", "a plot", "viz").Figure(figsize=(width, 0.7 + height * rows), dpi=110)
-    axes = made.subplots(rows, 1, squeeze=False)[:, 0]
+def figure(rows: int = 1, columns: int = 1, *, height: float = 2.6, size: Any = None) -> tuple[Any, list[Any]]:
+    """A figure and its panels, row by row; `height` is that of a row if the `size` of the whole is not given, inch."""
+    size = (8.0, 0.7 + height * rows) if size is None else size
+    made = optional("matplotlib.figure", "a plot", "viz").Figure(figsize=size, dpi=110)
+    axes = made.subplots(rows, columns, squeeze=False).ravel()
     for axis in axes:
         axis.grid(True, color="#e3e7eb", linewidth=0.8)
         axis.set_axisbelow(True)
@@ -65,7 +66,7 @@ def plot_channels(
 
 def plot_history(series: Mapping[str, Sequence[float]], title: str = "", label: str = "iteration") -> bytes:
     """Numbers over iterations, one panel each; logarithmic where all are positive and span more than a decade."""
-    made, axes = figure(max(min(len(series), _ROWS), 1), 1.9)
+    made, axes = figure(max(min(len(series), _ROWS), 1), height=1.9)
     for axis, (name, numbers) in zip(axes, series.items(), strict=False):
         values = np.asarray(numbers, float)
         axis.plot(np.arange(len(values)), values, "o-", markersize=3, linewidth=1.5, color=COLOURS[0])
@@ -81,7 +82,7 @@ def plot_history(series: Mapping[str, Sequence[float]], title: str = "", label: 
 def plot_influence(names: Sequence[str], values: Sequence[float], title: str = "", unit: str = "% per %") -> bytes:
     """A tornado: bars by size, the largest on top."""
     order = sorted(range(len(names)), key=lambda k: -abs(values[k]))[:25]
-    made, (axis,) = figure(1, 0.5 + 0.3 * len(order))
+    made, (axis,) = figure(height=0.5 + 0.3 * len(order))
     numbers = [values[k] for k in order][::-1]
     colours = [COLOURS[0] if x >= 0 else COLOURS[3] for x in numbers]
     axis.barh(range(len(order)), numbers, color=colours, height=0.62)
@@ -94,7 +95,7 @@ def plot_influence(names: Sequence[str], values: Sequence[float], title: str = "
 
 def plot_sweep(x: np.ndarray, y: np.ndarray, names: tuple[str, str], ok: np.ndarray, title: str = "") -> bytes:
     """One response over one number; members that failed are marked below."""
-    made, (axis,) = figure(1, 3.2)
+    made, (axis,) = figure(height=3.2)
     order = np.argsort(x[ok], kind="stable")
     few = len(np.unique(x)) == len(x)
     axis.plot(x[ok][order], y[ok][order], "o-" if few else "o", markersize=3, linewidth=1.2, alpha=0.9 if few else 0.5)

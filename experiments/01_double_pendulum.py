@@ -7,10 +7,7 @@ depends on the lengths and masses of the rods. No formula of the pendulum appear
 motion, energy and gradients follow from the description. The figure goes to `out/`.
 """
 
-import sys
 import time
-import tomllib
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -72,24 +69,12 @@ def batch_of_swings(lengths, masses, config):
     return heights, time.perf_counter() - start
 
 
-def plot(times, tips, drift, path):
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        print('no figure: matplotlib is missing; pip install -e ".[viz]" brings it')
-        return
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+def plot(axes, times, tips, drift):
+    left, right = axes
     left.plot(tips[:, 0], tips[:, 1])
     left.set(xlabel="x, m", ylabel="y, m", title="path of the tip", aspect="equal")
     right.plot(times, drift)
     right.set(xlabel="t, s", ylabel="(E - E0) / scale", title="energy error")
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    print(f"figure: {path}")
 
 
 def main(config):
@@ -114,9 +99,13 @@ def main(config):
     print(f"\n{len(heights)} pendulums in {seconds:.3f} s: tip height {heights.mean():.3f} +- {heights.std():.3f} m\n")
 
     tips = jax.jit(jax.vmap(tip, in_axes=(None, 0, None)))(traj.model, traj.q, lengths[1])
-    plot(np.asarray(traj.ts), np.asarray(tips), np.asarray(drift), Path("out/01_double_pendulum.png"))
+    mb.draw(
+        "out/01_double_pendulum.png",
+        lambda axes: plot(axes, np.asarray(traj.ts), np.asarray(tips), np.asarray(drift)),
+        columns=2,
+        size=(9, 4),
+    )
 
 
 if __name__ == "__main__":
-    default = Path(__file__).parent.parent / "configs" / "01_double_pendulum.toml"
-    main(tomllib.loads(Path(sys.argv[1] if len(sys.argv) > 1 else default).read_text()))
+    main(mb.settings(__file__))

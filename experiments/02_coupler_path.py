@@ -8,10 +8,7 @@ round (Grashof) is a set of limits. The path asked for is that of a linkage that
 no distance at all. A run without derivatives shows what the gradient is worth. The figure goes to `out/`.
 """
 
-import sys
 import time
-import tomllib
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -91,19 +88,16 @@ def main(config):
     designs = {"start": start, "without derivatives": other.mech, "optimum": found.mech}
     numbers = lambda p: {k: jnp.asarray(v) for k, v in p.items()}
     paths = {name: path(numbers(p), angles) for name, p in designs.items()}
-    plot(np.asarray(wanted), paths, found, other, Path("out/02_coupler_path.png"))
+    mb.draw(
+        "out/02_coupler_path.png",
+        lambda axes: plot(axes, np.asarray(wanted), paths, found, other),
+        columns=2,
+        size=(10, 4.5),
+    )
 
 
-def plot(wanted, paths, found, other, target):
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        print('no figure: matplotlib is missing; pip install -e ".[viz]" brings it')
-        return
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
+def plot(axes, wanted, paths, found, other):
+    left, right = axes
     for (name, xy), style in zip(paths.items(), ("C7--", "C1-", "C0-")):
         closed = np.concatenate([np.asarray(xy), np.asarray(xy)[:1]])
         left.plot(closed[:, 0], closed[:, 1], style, label=name)
@@ -114,12 +108,7 @@ def plot(wanted, paths, found, other, target):
         right.loglog([i.evaluations for i in run.history], np.sqrt([i.value for i in run.history]), color, label=label)
     right.set(xlabel="questions (a generation is one)", ylabel="distance / size of the path", title="convergence")
     right.legend()
-    target.parent.mkdir(exist_ok=True)
-    figure.savefig(target, dpi=120)
-    plt.close(figure)
-    print(f"figure: {target}")
 
 
 if __name__ == "__main__":
-    default = Path(__file__).parent.parent / "configs" / "02_coupler_path.toml"
-    main(tomllib.loads(Path(sys.argv[1] if len(sys.argv) > 1 else default).read_text()))
+    main(mb.settings(__file__))

@@ -9,10 +9,6 @@ the check: with a_1 the first harmonic of the slider's acceleration the optimum 
 to `out/`.
 """
 
-import sys
-import tomllib
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -97,19 +93,16 @@ def main(config):
     after = jax.jit(lambda m: shaking(m, config, count))(found.mech)
     rms = lambda f: float(np.sqrt((np.asarray(f) ** 2).sum(1).mean()))
     print(f"shaking force, rms: {rms(before):.2f} N before, {rms(after):.2f} N after")
-    plot(np.asarray(before), np.asarray(after), found, other, Path("out/03_balancing.png"))
+    mb.draw(
+        "out/03_balancing.png",
+        lambda axes: plot(axes, np.asarray(before), np.asarray(after), found, other),
+        columns=2,
+        size=(10, 4.5),
+    )
 
 
-def plot(before, after, found, other, target):
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        print('no figure: matplotlib is missing; pip install -e ".[viz]" brings it')
-        return
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
+def plot(axes, before, after, found, other):
+    left, right = axes
     for force, label, color in ((before, "as it was", "C7"), (after, "optimum", "C0")):
         closed = np.concatenate([force, force[:1]])
         left.plot(closed[:, 0], closed[:, 1], color, label=label)
@@ -121,12 +114,7 @@ def plot(before, after, found, other, target):
         right.semilogy([i.evaluations for i in run.history], gap, color, marker=".", label=label)
     right.set(xlabel="evaluations", ylabel="objective - optimum", title="convergence")
     right.legend()
-    target.parent.mkdir(exist_ok=True)
-    figure.savefig(target, dpi=120)
-    plt.close(figure)
-    print(f"figure: {target}")
 
 
 if __name__ == "__main__":
-    default = Path(__file__).parent.parent / "configs" / "03_balancing.toml"
-    main(tomllib.loads(Path(sys.argv[1] if len(sys.argv) > 1 else default).read_text()))
+    main(mb.settings(__file__))

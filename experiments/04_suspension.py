@@ -8,10 +8,6 @@ softer spring would be smoother and hit the stops. Numbers by name: `suspension.
 `out/`.
 """
 
-import sys
-import tomllib
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 
@@ -81,19 +77,10 @@ def main(config):
     assert other.value <= found.value * (1 + config["agreement"]), "the search without derivatives did not get there"
 
     runs = {"start": ride(mech, config), "optimum": ride(found.mech, config)}
-    plot(runs, found, other, travel, Path("out/04_suspension.png"))
+    mb.draw("out/04_suspension.png", lambda axes: plot(axes, runs, found, other, travel), columns=3, size=(13, 4))
 
 
-def plot(runs, found, other, travel, target):
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        print('no figure: matplotlib is missing; pip install -e ".[viz]" brings it')
-        return
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+def plot(axes, runs, found, other, travel):
     for (name, traj), color in zip(runs.items(), ("C7", "C0")):
         axes[0].plot(traj.ts, 1e3 * traj.coordinate("b"), color, label=f"body, {name}")
         axes[1].plot(traj.ts, 1e3 * (traj.coordinate("b") - traj.coordinate("w")), color, label=name)
@@ -108,12 +95,7 @@ def plot(runs, found, other, travel, target):
     axes[2].set(xlabel="questions (a generation is one)", ylabel="rms acceleration, m/s2", title="convergence")
     for axis in axes:
         axis.legend()
-    target.parent.mkdir(exist_ok=True)
-    figure.savefig(target, dpi=120)
-    plt.close(figure)
-    print(f"figure: {target}")
 
 
 if __name__ == "__main__":
-    default = Path(__file__).parent.parent / "configs" / "04_suspension.toml"
-    main(tomllib.loads(Path(sys.argv[1] if len(sys.argv) > 1 else default).read_text()))
+    main(mb.settings(__file__))

@@ -10,10 +10,6 @@ from there (4 h / pi^2 per rad^2, where the harmonic motion has h / 2). A spline
 figure goes to `out/`.
 """
 
-import sys
-import tomllib
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -85,20 +81,17 @@ def main(config):
 
     see = jax.jit(lambda p: motion(p, config))
     runs = {"harmonic": see(start), "without derivatives": see(plain.mech), "optimum": see(found.mech)}
-    plot({name: [np.asarray(a) / height for a in run] for name, run in runs.items()}, found, config)
+    mb.draw(
+        "out/05_cam.png",
+        lambda axes: plot(
+            axes, {name: [np.asarray(a) / height for a in run] for name, run in runs.items()}, found, config
+        ),
+        columns=3,
+        size=(13, 4),
+    )
 
 
-def plot(runs, found, config):
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        print('no figure: matplotlib is missing; pip install -e ".[viz]" brings it')
-        return
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    target = Path("out/05_cam.png")
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+def plot(axes, runs, found, config):
     angle = np.linspace(0.0, 180.0, config["positions"])
     for (name, (lift, acceleration)), color in zip(runs.items(), ("C7", "C1", "C0")):
         axes[0].plot(angle, lift, color, label=name)
@@ -113,12 +106,7 @@ def plot(runs, found, config):
     axes[2].set(xlabel="x, mm", ylabel="y, mm", title="points of the profile", aspect="equal")
     for axis in axes[:2]:
         axis.legend()
-    target.parent.mkdir(exist_ok=True)
-    figure.savefig(target, dpi=120)
-    plt.close(figure)
-    print(f"figure: {target}")
 
 
 if __name__ == "__main__":
-    default = Path(__file__).parent.parent / "configs" / "05_cam.toml"
-    main(tomllib.loads(Path(sys.argv[1] if len(sys.argv) > 1 else default).read_text()))
+    main(mb.settings(__file__))

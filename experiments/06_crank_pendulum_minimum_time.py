@@ -8,10 +8,7 @@ is closed at every point of the solution, and nobody derives its equations: the 
 of optimal control is stated in its names. The figure goes to `out/`.
 """
 
-import sys
 import time
-import tomllib
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -70,16 +67,7 @@ def check(solution):
     return again
 
 
-def plot(solution, path):
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        print('no figure: matplotlib is missing; pip install -e ".[viz]" brings it')
-        return
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(3, 1, figsize=(8, 8), layout="constrained", sharex=True)
+def plot(axes, solution):
     axes[0].plot(solution.ts, solution.input("motor"), ".-", lw=1, ms=3)
     axes[0].set(ylabel="torque of the motor, N m", title=f"shortest time {solution.duration:.4f} s")
     axes[1].plot(solution.ts, solution.coordinate("motor"), label="crank")
@@ -89,10 +77,6 @@ def plot(solution, path):
     ends = np.array(solution.mesh.ends) * solution.duration
     axes[2].step(ends, np.append(solution.errors, solution.errors[-1]), where="post")
     axes[2].set(yscale="log", xlabel="t, s", ylabel="estimated error of the mesh")
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    print(f"figure: {path}")
 
 
 def main(config):
@@ -102,9 +86,8 @@ def main(config):
     solution = mb.control.collocation(problem, nodes=config["nodes"], accuracy=config["accuracy"])
     print(f"{solution}\n{time.perf_counter() - begin:.1f} s, compiling included")
     check(solution)
-    plot(solution, Path("out/06_crank_pendulum_minimum_time.png"))
+    mb.draw("out/06_crank_pendulum_minimum_time.png", lambda axes: plot(axes, solution), rows=3, size=(8, 8))
 
 
 if __name__ == "__main__":
-    default = Path(__file__).parent.parent / "configs" / "06_crank_pendulum_minimum_time.toml"
-    main(tomllib.loads(Path(sys.argv[1] if len(sys.argv) > 1 else default).read_text()))
+    main(mb.settings(__file__))

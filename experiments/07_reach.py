@@ -7,10 +7,7 @@ follows u with a lag. A pair of them bends and stretches each joint. We ask for 
 rest to a target, at rest again, in a given time, with the least integral of z^2 + u^2. The figure goes to `out/`.
 """
 
-import sys
 import time
-import tomllib
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -74,16 +71,7 @@ def reach(model, config):
     return problem, hand
 
 
-def plot(solution, path_of_hand, target, path):
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        print('no figure: matplotlib is missing; pip install -e ".[viz]" brings it')
-        return
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
+def plot(axes, solution, path_of_hand, target):
     axes[0].plot(path_of_hand[:, 0], path_of_hand[:, 1], ".-")
     axes[0].plot(*target, "rx", ms=10)
     axes[0].set(xlabel="x, m", ylabel="y, m", title="the hand", aspect="equal")
@@ -96,10 +84,6 @@ def plot(solution, path_of_hand, target, path):
     axes[2].plot(solution.ts, solution.speed("elbow"), label="elbow")
     axes[2].set(xlabel="t, s", ylabel="rad/s", title="speeds")
     axes[2].legend()
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    print(f"figure: {path}")
 
 
 def main(config):
@@ -112,9 +96,10 @@ def main(config):
     miss = np.linalg.norm(hand(again.q[-1]) - np.array(config["target"]))
     print(f"simulated with these excitations the hand misses the target by {1e3 * miss:.2g} mm")
     path_of_hand = np.asarray(jax.vmap(hand)(jnp.asarray(solution.q)))
-    plot(solution, path_of_hand, config["target"], Path("out/07_reach.png"))
+    mb.draw(
+        "out/07_reach.png", lambda axes: plot(axes, solution, path_of_hand, config["target"]), columns=3, size=(12, 4)
+    )
 
 
 if __name__ == "__main__":
-    default = Path(__file__).parent.parent / "configs" / "07_reach.toml"
-    main(tomllib.loads(Path(sys.argv[1] if len(sys.argv) > 1 else default).read_text()))
+    main(mb.settings(__file__))

@@ -93,6 +93,7 @@ ORDER = (
     "_config",
     "_viewer",
     "_plots",
+    "_literate",
     "_study",
     "_cli",
     "__main__",
