@@ -6,3 +6,6 @@ from ._formulations._abstract import (
     Simulation as Simulation,
 )
 from ._formulations._augmented import Augmented as Augmented
+from ._formulations._recursive import Recursive as Recursive
+
+ALL = (Augmented, Recursive)

@@ -11,7 +11,7 @@ Back from poses to coordinates, from `near` on, with E = X_MJ(q)^-1 X_MJ and e =
     q <- retract(q, S+ e)                   Newton; two steps from the solution are exact to third derivatives    (3)
     v = S+ (V_ij - s)        vd = S+ (Vd_ij - b)        S+ = (S^T S)^-1 S^T                                       (4)
 
-Arrays over bodies have their axis in front. What belongs to a joint's speeds is padded with zeros to six.
+Arrays over bodies have their axis in front. What belongs to a joint's speeds is padded with zeros to a common width w.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class Bodies(eqx.Module):
 
 
 class Joints(eqx.Module):
-    """The tree joints at a state (q, v): subspaces S (n, 6, 6) with S+, twists S v + s and biases b (n, 6)."""
+    """The tree joints at a state (q, v): subspaces S (n, 6, w) with S+, twists S v + s and biases b (n, 6)."""
 
     q: Array
     v: Array
@@ -70,15 +70,21 @@ def over_bodies(parts: list[tuple[JointGroup, Any]]) -> Any:
     return jax.tree.map(lambda *a: jnp.concatenate(a)[order], *(part for _, part in parts))
 
 
-def _subspace(kind: Any, q: Array, t: Array) -> Array:
+def width(model: Model) -> int:
+    """w: the most speeds that a joint has, and at least one."""
+    return max(1, *model.topology.nvs)
+
+
+def subspace(model: Model, kind: Any, q: Array, t: Array) -> Array:
+    """S of one joint, (6, w)."""
     S = kind.subspace(q, t)
-    return jnp.concatenate([S, jnp.zeros((6, 6 - S.shape[1]), S.dtype)], 1)
+    return jnp.concatenate([S, jnp.zeros((6, width(model) - S.shape[1]), S.dtype)], 1)
 
 
 def pad(model: Model, v: Array) -> Array:
-    """Speeds (or loads) by bodies, (n, 6, ...), with zeros behind."""
+    """Speeds (or loads) by bodies, (n, w, ...), with zeros behind."""
     top = model.topology
-    index = [[s + k if k < size else top.nv for k in range(6)] for s, size in zip(top.v_start, top.nvs)]
+    index = [[s + k if k < size else top.nv for k in range(width(model))] for s, size in zip(top.v_start, top.nvs)]
     return jnp.concatenate([v, jnp.zeros_like(v, shape=(1, *v.shape[1:]))])[np.asarray(index)]
 
 
@@ -90,12 +96,12 @@ def unpad(model: Model, padded: Array) -> Array:
 
 
 def present(model: Model) -> np.ndarray:
-    """(n, 6): 1 for speeds that a joint has, 0 for those padded."""
-    return (np.arange(6) < np.asarray(model.topology.nvs)[:, None]).astype(float)
+    """(n, w): 1 for speeds that a joint has, 0 for those padded."""
+    return (np.arange(width(model)) < np.asarray(model.topology.nvs)[:, None]).astype(float)
 
 
 def left_inverse(model: Model, S: Array) -> Array:
-    """S+ of every joint, (n, 6, 6)."""
+    """S+ of every joint, (n, w, 6)."""
     gram = jnp.swapaxes(S, 1, 2) @ S + jax.vmap(jnp.diag)(1.0 - jnp.asarray(present(model), S.dtype))
     return jnp.linalg.solve(gram, jnp.swapaxes(S, 1, 2))
 
@@ -159,7 +165,7 @@ def locate(model: Model, pose: Pose, t: Array, near: Array) -> Array:
     """(3): coordinates at which the joints have these poses."""
 
     def newton(q, _):
-        S = over_bodies(by_joint(model, lambda kind, q: _subspace(kind, q, t), (q, "q")))
+        S = over_bodies(by_joint(model, lambda kind, q: subspace(model, kind, q, t), (q, "q")))
         step = jnp.einsum("nij,nj->ni", left_inverse(model, S), misfits(model, pose, q, t))
         return retract(model, q, unpad(model, step)), None
 
@@ -174,7 +180,7 @@ def misfits(model: Model, pose: Pose, q: Array, t: Array) -> Array:
 def joints(model: Model, pose: Pose, twist: Array, t: Array, near: Array) -> Joints:
     """(3) and (4): the joints that have these poses and twists, as far as they can."""
     q = locate(model, pose, t, near)
-    still = lambda kind, q: (_subspace(kind, q, t), kind.twist(q, jnp.zeros(kind.nv, q.dtype), t))
+    still = lambda kind, q: (subspace(model, kind, q, t), kind.twist(q, jnp.zeros(kind.nv, q.dtype), t))
     S, s = over_bodies(by_joint(model, still, (q, "q")))
     S_plus = left_inverse(model, S)
     speeds = jnp.einsum("nij,nj->ni", S_plus, twist - s)
