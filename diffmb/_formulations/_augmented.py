@@ -9,10 +9,10 @@
     [ T      0    0   ] [ mu  ] = [ gamma_t ]      H: rows of the model (cut joints, constraints, drives), lam  (2.24)
     [ H      0    0   ] [ lam ]   [ gamma_h ]
 
-A joint of nv speeds holds its relative twist in the space of its motions, V_ij = S v + s. With C(q, t) a basis of what
-S leaves, C^T S = 0, and b = Sdot v + sdot,
+A joint of nv speeds holds its relative twist in the space of its motions, V_ij = S v + s. With b = Sdot v + sdot and
+C: 6 - nv independent rows of 1 - S S+, so that C S = 0,
 
-    C^T (V_ij - s) = 0              C^T (Vd_ij - b) = 0              any joint, also one that moves by time alone
+    C (V_ij - s) = 0                C (Vd_ij - b) = 0                any joint, also one that moves by time alone
 
 Wijckmans asks for independent rows. Those of a tree are; those of the model need not be. Therefore the upper left part
 is factorised, and what is left for lam takes the shortest solution, as `mb.dynamics` does:
@@ -26,14 +26,14 @@ constant; and loads and rows at joint coordinates reach the bodies through v = S
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
-from .._joints._locate import complement
 from .._model import Model
 from .._spatial._pose import Pose, quat_rate, quat_to_rotation, rotation_to_quat
 from ._abstract import AbstractFormulation
 from ._bodies import (
     Bodies,
+    Joints,
     absolute,
     adjoint,
     inertias,
@@ -93,7 +93,7 @@ class Augmented(AbstractFormulation):
         q, v = own.q, own.v
         E, bias = _relative_rates(model, bodies), own.bias + swirl  # Vd_ij - b = E Vd - bias
         # (2.23) of the tree
-        body, C = _complements(model, own.S)
+        body, C = _complements(model, own)
         T = jnp.einsum("rk,rkj->rj", C, E[body])
         errors = 2.0 * feedback * (twist - own.twist) + feedback**2 * misfits(model, pose, q, t)
         gamma_t = (C * (bias - errors)[body]).sum(1)
@@ -129,15 +129,25 @@ def _relative_rates(model: Model, bodies: Bodies) -> Array:
     return E.at[np.arange(n), :, parent].add(-A)[:, :, 1:].reshape(n, 6, 6 * n)
 
 
-def _complements(model: Model, S: Array) -> tuple[np.ndarray, Array]:
-    """The rows that the tree joints hold, (rows, 6), and the body (from 0) that each belongs to."""
-    parts, body = [], []
-    for group in model.groups:
-        nv = group.kind.nv
-        C = jax.vmap(lambda S: complement(S[:, :nv], nv))(S[np.asarray(group.bodies)])
-        parts.append(jnp.swapaxes(C, 1, 2).reshape(-1, 6))
-        body.append(np.repeat(group.bodies, 6 - nv))
-    return np.concatenate(body), jnp.concatenate(parts)
+def _complements(model: Model, own: Joints) -> tuple[np.ndarray, Array]:
+    """C of all joints, (rows, 6), and the body (from 0) that each row belongs to."""
+    P = jnp.eye(6, dtype=own.S.dtype) - own.S @ own.S_plus
+    best = jax.vmap(_pivots)(lax.stop_gradient(P))
+    places = [(body, k) for body, nv in enumerate(model.topology.nvs) for k in range(6 - nv)]
+    body, k = np.asarray(places, int).reshape(-1, 2).T
+    return body, P[body, best[body, k]]
+
+
+def _pivots(P: Array) -> Array:
+    """Rows of a projector, each time the one with most left after elimination of those before it."""
+
+    def step(carry, _):
+        rest, size = carry
+        row = jnp.argmax(size)
+        rest = rest - jnp.outer(rest[:, row], rest[row]) / jnp.maximum(rest[row, row], 1e-9)
+        return (rest, jnp.minimum(size, jnp.diag(rest)).at[row].set(-1.0)), row
+
+    return lax.scan(step, (P, jnp.diag(P)), None, length=6)[1]
 
 
 def _saddle(M: Array, T: Array, H: Array, g: Array, gamma_t: Array, gamma_h: Array) -> tuple[Array, Array, Array]:
