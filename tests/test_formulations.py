@@ -33,9 +33,19 @@ class House:
 
 
 def four_bar():
-    """Planar in space, so its loop has three redundant rows; springs between bodies and about a joint."""
+    """Planar in space, so its loop has three redundant rows; springs between bodies and about a joint. Beside it hangs
+    a chain that starts stretched out and at rest."""
     spring = mb.SpringDamper("spring", mb.Marker("coupler", (0.15, 0.02, 0)), "world", k=50.0, c=2.0, length=0.2)
-    return closed.four_bar(connections=[spring, mb.OnCoordinates("torsion", "A", mb.LinearLaw(0.3, 0.01))])
+    loop = closed.four_bar(connections=[spring, mb.OnCoordinates("torsion", "A", mb.LinearLaw(0.3, 0.01))])
+    beside = chain()
+    parts = (*loop.bodies, *beside.bodies), (*loop.joints, *beside.joints)
+    return mb.Mechanism(*parts, connections=loop.connections, gravity=loop.gravity)
+
+
+def chain():
+    rods = [mb.rod("upper", 0.4, mass=0.5), mb.rod("lower", 0.4, mass=0.6)]
+    joints = [mb.Revolute("J0", "world", "upper"), mb.Revolute("J1", mb.Marker("upper", (0.4, 0, 0)), "lower")]
+    return mb.Mechanism(rods, joints, gravity=(0, -9.81, 0))
 
 
 def varied():
@@ -64,20 +74,12 @@ def varied():
     )
 
 
-def chain():
-    rods = [mb.rod(f"rod {k}", 0.4, mass=0.5 + 0.1 * k) for k in range(3)]
-    ends = ["world", *(mb.Marker(f"rod {k}", (0.4, 0, 0)) for k in range(2))]
-    joints = [mb.Revolute(f"J{k}", end, rod.name) for k, (end, rod) in enumerate(zip(ends, rods, strict=True))]
-    return mb.Mechanism(rods, joints, gravity=(0, -9.81, 0))
-
-
 CASES = {
     "tree of all kinds, first half": lambda: random_mechanism(1, list(KINDS)[:7]),
     "tree of all kinds, second half": lambda: random_mechanism(1, list(KINDS)[7:]),
     "small tree": lambda: random_mechanism(4, ["spherical", "cam"]),
     "straight chain": chain,
     "four-bar": four_bar,
-    "bricard": closed.bricard,
     "varied": varied,
 }
 
@@ -96,16 +98,12 @@ def states_of(case):
     if not model.nc:
         q, v, _, t = random_states(model, 2, 3)  # the last two are neutral, and of these the last at rest
         return q, v, tau, t
-    turns = {"four-bar": ("A", (0.5, 2.0, -1.0)), "bricard": ("R1", (0.2, 0.4, 0.0))}
-    found = []
-    for k in range(3):
-        if case in turns:
-            joint, angles = turns[case]
-            guess, speeds = {joint: angles[k]}, {joint: (1.3, -2.0, 0.0)[k]}
-            found.append(mb.assemble(model, guess, speeds))
-        else:
-            guess = mb.retract(model, model.neutral(), jnp.asarray(0.5 * rng.standard_normal(model.nv)))
-            found.append(mb.assemble(model, guess, jnp.asarray(rng.standard_normal(model.nv)), t=0.4))
+    if case == "four-bar":
+        found = [mb.assemble(model, {"A": a, "J1": a}, {"A": w}) for a, w in ((0.5, 1.3), (2.0, -2.0), (-1.0, 0.0))]
+    else:
+        draw = lambda: jnp.asarray(0.5 * rng.standard_normal(model.nv))
+        start = model.neutral()
+        found = [mb.assemble(model, mb.retract(model, start, draw()), draw(), t=0.4) for _ in range(3)]
     return jnp.stack([s.q for s in found]), jnp.stack([s.v for s in found]), tau, jnp.stack([s.t for s in found])
 
 
@@ -132,7 +130,7 @@ def expected(case):
     return found_by(House, case)
 
 
-VALUES = ["tree of all kinds, first half", "tree of all kinds, second half", "bricard"]
+VALUES = ["tree of all kinds, first half", "tree of all kinds, second half", "varied"]
 
 
 @pytest.mark.parametrize("case", VALUES)
@@ -179,7 +177,7 @@ def expected_pull(case):
     return pulled(House, case)
 
 
-@pytest.mark.parametrize("case", ["small tree", "four-bar", "varied"])
+@pytest.mark.parametrize("case", ["small tree", "four-bar"])
 @every
 def test_reverse_derivatives(kind, case):
     (value, slopes), (value_0, slopes_0) = pulled(formulation(kind, case), case), expected_pull(case)
@@ -214,33 +212,32 @@ TS = np.linspace(0.0, 0.8, 5)
 
 
 @cache
-def moved(case):
-    """A start, and where the house's simulation goes from it: the chain from rest, stretched out."""
-    model = model_of(case)
-    state = mb.assemble(model, {"A": 0.5}, {"A": 3.0}) if case == "four-bar" else mb.assemble(model)
+def moved():
+    """A start, and where the house's simulation goes from it."""
+    model = model_of("four-bar")
+    state = mb.assemble(model, {"A": 0.5}, {"A": 3.0})
     return state, mb.simulate(model, state, TS, controller=mb.Tolerance(1e-11))
 
 
-@pytest.mark.parametrize("case", ["straight chain", "four-bar"])
 @every
-def test_simulations(kind, case):
-    formulation(kind, case)
-    state, house = moved(case)
-    run = jax.jit(lambda q, v: kind(model_of(case)).simulate((q, v), TS, rtol=1e-10, atol=1e-10))
+def test_simulations(kind):
+    formulation(kind, "four-bar")
+    state, house = moved()
+    run = jax.jit(lambda q, v: kind(model_of("four-bar")).simulate((q, v), TS, rtol=1e-10, atol=1e-10))
     found = run(state.q, state.v)
     close(found.q, house.q, 1e-7)
     close(found.v, house.v, 1e-7)
-    assert np.abs(np.asarray(house.q[-1] - house.q[0])).max() > 0.5  # it has moved
+    assert np.ptp(np.asarray(house.q), axis=0).min() > 0.05  # every joint has moved
 
 
 def test_derivative_of_a_simulation():
     """Forward and reverse through the shared loop, and differences."""
-    q, push, h = jnp.zeros(3), jnp.array([0.3, -0.2, 0.5]), 1e-3
+    q, push, h = jnp.zeros(2), jnp.array([0.3, -0.5]), 1e-3
     end = lambda v: fm.Recursive(model_of("straight chain")).simulate((q, v), TS[:2], rtol=1e-10, atol=1e-10).q[-1]
     forward = jax.jit(lambda v: jax.jvp(end, (v,), (push,)))
-    change = forward(jnp.zeros(3))[1]
+    change = forward(jnp.zeros(2))[1]
     close(change, (forward(h * push)[0] - forward(-h * push)[0]) / (2 * h), 1e-6)
-    reverse = jax.jit(jax.grad(lambda v: end(v).sum()))(jnp.zeros(3))
+    reverse = jax.jit(jax.grad(lambda v: end(v).sum()))(jnp.zeros(2))
     close(reverse @ push, change.sum(), 1e-9)
 
 
