@@ -233,7 +233,8 @@ def test_simulations(kind):
 def test_derivative_of_a_simulation():
     """Forward and reverse through the shared loop, and differences."""
     q, push, h = jnp.zeros(2), jnp.array([0.3, -0.5]), 1e-3
-    end = lambda v: fm.Recursive(model_of("straight chain")).simulate((q, v), TS[:2], rtol=1e-10, atol=1e-10).q[-1]
+    own = fm.Recursive(model_of("straight chain"))
+    end = lambda v: own.simulate((q, v), TS[:2], rtol=1e-10, atol=1e-10).q[-1]
     forward = jax.jit(lambda v: jax.jvp(end, (v,), (push,)))
     change = forward(jnp.zeros(2))[1]
     close(change, (forward(h * push)[0] - forward(-h * push)[0]) / (2 * h), 1e-6)
