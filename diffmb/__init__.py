@@ -249,6 +249,9 @@ if TYPE_CHECKING:
     # OPTIMAL CONTROL
     from . import control as control
 
+    # OTHER FORMULATIONS of the same motion
+    from . import formulations as formulations
+
     # SHOW
     from ._literate import draw as draw
     from ._literate import settings as settings

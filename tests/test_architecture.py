@@ -89,6 +89,8 @@ ORDER = (
     "_studies",
     "_control",
     "control",
+    "_formulations",
+    "formulations",
     "_io",
     "_config",
     "_viewer",

@@ -1,0 +1,148 @@
+"""AUGMENTED: absolute coordinates of all bodies, every joint a constraint (Wijckmans 1992, section 2.3).
+
+    M Vd = g                        Newton and Euler for each free body                                         (2.2)
+    phi(x, t) = 0                   all joints, cut or not, and the other elements                              (2.14)
+    phi_x V = nu                                                                                                (2.22)
+    phi_x Vd = gamma                                                                                            (2.23)
+
+    [ M      T^T  H^T ] [ Vd  ]   [ g       ]      T: rows of the joints of the tree, mu their multipliers
+    [ T      0    0   ] [ mu  ] = [ gamma_t ]      H: rows of the model (cut joints, constraints, drives), lam  (2.24)
+    [ H      0    0   ] [ lam ]   [ gamma_h ]
+
+A joint of nv speeds holds its relative twist in the space of its motions, V_ij = S v + s. With C(q, t) a basis of what
+S leaves, C^T S = 0, and b = Sdot v + sdot,
+
+    C^T (V_ij - s) = 0              C^T (Vd_ij - b) = 0              any joint, also one that moves by time alone
+
+Wijckmans asks for independent rows. Those of a tree are; those of the model need not be. Therefore the upper left part
+is factorised, and what is left for lam takes the shortest solution, as `mb.dynamics` does:
+
+    A = H K^-1 H^T                  A lam = H K^-1 (g, gamma_t) - gamma_h
+
+Two things differ from the document: velocities are those of the joint frame in the body's own axes, so that M is
+constant; and loads and rows at joint coordinates reach the bodies through v = S+ (V_ij - s).
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .._joints._locate import complement
+from .._model import Model
+from .._spatial._pose import Pose, quat_rate, quat_to_rotation, rotation_to_quat
+from ._abstract import AbstractFormulation
+from ._bodies import (
+    Bodies,
+    absolute,
+    adjoint,
+    by_joint,
+    coordinates,
+    inertias,
+    joints,
+    left_inverse,
+    misfits,
+    pad,
+    parents,
+    relative,
+)
+from ._elements import applied_loads, connection_loads, rows, shortest
+
+
+class Augmented(AbstractFormulation):
+    """x: unit quaternion and position of every body, (n, 7); xd: its twist, (n, 6)."""
+
+    model: Model
+
+    @property
+    def unknowns(self) -> tuple[int, int]:
+        n, held = len(self.model.topology.bodies), sum(6 - nv for nv in self.model.topology.nvs)
+        return 7 * n, 6 * n + held + self.model.nc
+
+    def embed(self, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+        bodies = absolute(self.model, q, v, t)
+        turn = jax.vmap(rotation_to_quat)(bodies.pose.rotation)
+        return jnp.concatenate([turn, bodies.pose.translation], 1), bodies.twist
+
+    def project(self, x: Array, xd: Array, t: Array, near: Array) -> tuple[Array, Array]:
+        return coordinates(self.model, _bodies(x, xd), t, near)
+
+    def flow(self, x: Array, xd: Array) -> Array:
+        R = jax.vmap(quat_to_rotation)(x[:, :4])
+        return jnp.concatenate([jax.vmap(quat_rate)(x[:, :4], xd[:, :3]), jnp.einsum("nij,nj->ni", R, xd[:, 3:])], 1)
+
+    def accelerate(self, x: Array, xd: Array, tau: Array, t: Array, near: Array, feedback) -> tuple[Array, Array]:
+        xdd, lam, _ = self._solve(x, xd, tau, t, near, feedback)
+        return xdd, lam
+
+    def joint_wrenches(self, q: Array, v: Array, tau: Array, t: Array) -> Array:
+        """What each joint of the tree puts on its body, (n, 6), in the axes of the joint frame at its origin."""
+        return self._solve(*self.embed(q, v, t), tau, t, q, 0.0)[2]
+
+    def _solve(self, x: Array, xd: Array, tau: Array, t: Array, near: Array, feedback) -> tuple[Array, Array, Array]:
+        """(2.24); behind Vd and lam the wrenches of the tree joints."""
+        model, bodies, n = self.model, _bodies(x, xd), len(xd)
+        q, v = coordinates(model, bodies, t, near)
+        own = joints(model, q, v, t)
+        S_plus = left_inverse(model, own.S)
+        pose, twist, swirl = relative(model, bodies)
+        E, bias = _relative_rates(model, bodies), own.bias + swirl  # Vd_ij - b = E Vd - bias
+        # (2.23) of the tree
+        body, C = _complements(model, own.S)
+        T = jnp.einsum("rk,rkj->rj", C, E[body])
+        errors = 2.0 * feedback * (twist - own.twist) + feedback**2 * misfits(model, pose, q, t)
+        gamma_t = (C * (bias - errors)[body]).sum(1)
+        # (2.23) of the model: D vd = D S+ (Vd_ij - b)
+        held = rows(model, bodies, q, v, t)
+        D = jnp.einsum("nkr,nki->rni", pad(model, held.D.T), S_plus)
+        H = held.H.reshape(model.nc, 6 * n) + jnp.einsum("rni,nij->rj", D, E)
+        gamma_h = held.wanted(feedback) + jnp.einsum("rni,ni->r", D, bias)
+        # (2.2)
+        F, direct = connection_loads(model, bodies, q, v, t)
+        drive = jnp.einsum("nki,nk->ni", S_plus, pad(model, tau + direct))
+        g = applied_loads(model, bodies, F).reshape(-1) + jnp.einsum("nij,ni->j", E, drive)
+
+        Vd, mu, lam = _saddle(_block_diagonal(inertias(model)), T, H, g, gamma_t, gamma_h)
+        reaction = jnp.zeros((n, 6), Vd.dtype).at[body].add(C * mu[:, None]) + jnp.einsum("rni,r->ni", D, lam)
+        return Vd.reshape(n, 6), lam, drive - reaction
+
+
+def _bodies(x: Array, xd: Array) -> Bodies:
+    return Bodies(Pose(jax.vmap(quat_to_rotation)(x[:, :4]), x[:, 4:]), xd)
+
+
+def _block_diagonal(blocks: Array) -> Array:
+    n, each = len(blocks), np.arange(len(blocks))
+    return jnp.zeros((n, 6, n, 6), blocks.dtype).at[each, :, each].set(blocks).reshape(6 * n, 6 * n)
+
+
+def _relative_rates(model: Model, bodies: Bodies) -> Array:
+    """E, (n, 6, 6n): of each body the rate of its own twist, less that of its parent's carried over."""
+    n, parent = len(bodies.twist), np.asarray(model.topology.parent)
+    A = jax.vmap(lambda X, P: adjoint(X.inverse() @ P))(bodies.pose, parents(model, bodies).pose)
+    E = jnp.zeros((n, 6, n + 1, 6), A.dtype).at[np.arange(n), :, np.arange(n) + 1].set(jnp.eye(6, dtype=A.dtype))
+    return E.at[np.arange(n), :, parent].add(-A)[:, :, 1:].reshape(n, 6, 6 * n)
+
+
+def _complements(model: Model, S: Array) -> tuple[np.ndarray, Array]:
+    """The rows that the tree joints hold, (rows, 6), and the body (from 0) that each belongs to."""
+    parts, body = [], []
+    for group in model.groups:
+        nv = group.kind.nv
+        C = jax.vmap(lambda S: complement(S[:, :nv], nv))(S[np.asarray(group.bodies)])
+        parts.append(jnp.swapaxes(C, 1, 2).reshape(-1, 6))
+        body.append(np.repeat(group.bodies, 6 - nv))
+    return np.concatenate(body), jnp.concatenate(parts)
+
+
+def _saddle(M: Array, T: Array, H: Array, g: Array, gamma_t: Array, gamma_h: Array) -> tuple[Array, Array, Array]:
+    """(2.24): Vd, mu and the shortest lam."""
+    K = jnp.block([[M, T.T], [T, jnp.zeros((len(T), len(T)), M.dtype)]])
+    right = jnp.concatenate([H.T, jnp.zeros((len(T), len(H)), M.dtype)])
+    found = jnp.linalg.solve(K, jnp.concatenate([jnp.concatenate([g, gamma_t])[:, None], right], 1))
+    y, Z = found[:, 0], found[:, 1:]
+    lam = jnp.zeros(len(H), M.dtype)
+    for _ in range(2 if len(H) else 0):  # the second time takes out what the condition of A has left
+        more = shortest(right.T @ Z, right.T @ y - gamma_h)
+        y, lam = y - Z @ more, lam + more
+    return y[: len(M)], y[len(M) :], lam

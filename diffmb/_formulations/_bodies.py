@@ -1,0 +1,195 @@
+"""Bodies and joints one by one, for formulations: between coordinates of the model and motions of its bodies.
+
+A body is where its joint frame J is; twists and their rates are in J's axes at J's origin. With P the parent's frame,
+X_PJ = X_PM X_MJ(q, t) (see `_model.py`) and A = Ad(X_PJ^-1),
+
+    V_j  = A V_p + V_ij                     V_ij = S v + s            relative twist                              (1)
+    Vd_j = A Vd_p + Vd_ij + A V_p x V_ij    Vd_ij = S vd + b          componentwise rates                         (2)
+
+Back from poses to coordinates, from `near` on, with E = X_MJ(q)^-1 X_MJ and e = (vee(skew part of R_E), p_E):
+
+    q <- retract(q, S+ e)                   Newton; two steps from the solution are exact to third derivatives    (3)
+    v = S+ (V_ij - s)        S+ = (S^T S)^-1 S^T                                                                  (4)
+
+Arrays over bodies have their axis in front. What belongs to a joint's speeds is padded with zeros to six.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from .._joints._locate import pose_misfit
+from .._kinematics import retract
+from .._model import JointGroup, Model
+from .._spatial._inertia import inertia_about, inertia_matrix
+from .._spatial._pose import Pose
+from .._spatial._twist import carry_columns, carry_motion, cross_motion
+
+
+class Bodies(eqx.Module):
+    """Poses X_WJ and twists V (n, 6) of all bodies."""
+
+    pose: Pose
+    twist: Array
+
+
+class Joints(eqx.Module):
+    """The tree joints: poses X_MJ, subspaces S (n, 6, 6), twists S v + s and biases b (n, 6)."""
+
+    pose: Pose
+    S: Array
+    twist: Array
+    bias: Array
+
+
+def by_joint(model: Model, one: Callable[..., Any], *args: tuple[Array, str]) -> list[tuple[JointGroup, Any]]:
+    """`one(kind, *parts)` for the joints of each kind; an argument is an array and whether it goes by coordinates
+    ("q"), by speeds ("v") or by bodies ("b")."""
+    top, found = model.topology, []
+    for group in model.groups:
+        parts = []
+        for array, which in args:
+            start, size = {"q": (top.q_start, top.nqs), "v": (top.v_start, top.nvs), "b": (None, None)}[which]
+            if start is None or size is None:
+                parts.append(jax.tree.map(lambda a: a[np.asarray(group.bodies)], array))
+            else:
+                index = [[start[b] + k for k in range(size[b])] for b in group.bodies]
+                parts.append(array[np.asarray(index, int).reshape(len(group.bodies), -1)])
+        found.append((group, jax.vmap(one)(group.kind, *parts)))
+    return found
+
+
+def over_bodies(parts: list[tuple[JointGroup, Any]]) -> Any:
+    """What was found for each kind, in the order of the bodies."""
+    order = np.argsort(np.concatenate([np.asarray(group.bodies) for group, _ in parts]))
+    return jax.tree.map(lambda *a: jnp.concatenate(a)[order], *(part for _, part in parts))
+
+
+def joints(model: Model, q: Array, v: Array, t: Array) -> Joints:
+    """The joints at a state."""
+
+    def one(kind, q, v):
+        S = kind.subspace(q, t)
+        padded = jnp.concatenate([S, jnp.zeros((6, 6 - S.shape[1]), S.dtype)], 1)
+        return Joints(kind.pose(q, t), padded, kind.twist(q, v, t), kind.bias(q, v, t))
+
+    return over_bodies(by_joint(model, one, (q, "q"), (v, "v")))
+
+
+def pad(model: Model, v: Array) -> Array:
+    """Speeds (or loads) by bodies, (n, 6, ...), with zeros behind."""
+    top = model.topology
+    index = [[s + k if k < size else top.nv for k in range(6)] for s, size in zip(top.v_start, top.nvs)]
+    return jnp.concatenate([v, jnp.zeros_like(v, shape=(1, *v.shape[1:]))])[np.asarray(index)]
+
+
+def unpad(model: Model, padded: Array) -> Array:
+    """The inverse of `pad`."""
+    places = [(body, k) for body, size in enumerate(model.topology.nvs) for k in range(size)]
+    body, k = np.asarray(places, int).reshape(-1, 2).T
+    return padded[body, k]
+
+
+def present(model: Model) -> np.ndarray:
+    """(n, 6): 1 for speeds that a joint has, 0 for those padded."""
+    return (np.arange(6) < np.asarray(model.topology.nvs)[:, None]).astype(float)
+
+
+def left_inverse(model: Model, S: Array) -> Array:
+    """S+ of every joint, (n, 6, 6)."""
+    gram = jnp.swapaxes(S, 1, 2) @ S + jax.vmap(jnp.diag)(1.0 - jnp.asarray(present(model), S.dtype))
+    return jnp.linalg.solve(gram, jnp.swapaxes(S, 1, 2))
+
+
+def adjoint(X: Pose) -> Array:
+    """Ad(X), (6, 6)."""
+    return carry_columns(X, jnp.eye(6, dtype=X.translation.dtype))
+
+
+def to_child(model: Model, pose: Pose) -> tuple[Pose, Array]:
+    """X_PJ and A = Ad(X_PJ^-1) of every body, for the joints' poses X_MJ."""
+    X = jax.vmap(Pose.__matmul__)(model.placement, pose)
+    return X, jax.vmap(lambda X: adjoint(X.inverse()))(X)
+
+
+def with_world(field: Array) -> Array:
+    """A field over bodies with the world's zeros in front: index it with the numbers of parents."""
+    return jnp.concatenate([jnp.zeros_like(field[:1]), field])
+
+
+def absolute(model: Model, q: Array, v: Array, t: Array) -> Bodies:
+    """(1) outward: where the bodies are and how they move."""
+    own = joints(model, q, v, t)
+    X, A = to_child(model, own.pose)
+    n = len(model.topology.bodies)
+
+    def outward(carry, body):
+        R, p, V = carry
+        i, parent, X, A, twist = body
+        here = Pose(R[parent], p[parent]) @ X
+        put = lambda a, value: a.at[i + 1].set(value)
+        return (put(R, here.rotation), put(p, here.translation), put(V, A @ V[parent] + twist)), None
+
+    like = own.twist
+    start = (jnp.broadcast_to(jnp.eye(3, dtype=like.dtype), (n + 1, 3, 3)), jnp.zeros((n + 1, 3), like.dtype))
+    walk = (jnp.arange(n), jnp.asarray(model.topology.parent), X, A, own.twist)
+    (R, p, V), _ = lax.scan(outward, (*start, jnp.zeros((n + 1, 6), like.dtype)), walk)
+    return Bodies(Pose(R[1:], p[1:]), V[1:])
+
+
+def parents(model: Model, bodies: Bodies) -> Bodies:
+    """The parent of every body, the world included."""
+    index = np.asarray(model.topology.parent)
+    world = jnp.eye(3, dtype=bodies.twist.dtype)[None]
+    R = jnp.concatenate([world, bodies.pose.rotation])[index]
+    return Bodies(Pose(R, with_world(bodies.pose.translation)[index]), with_world(bodies.twist)[index])
+
+
+def relative(model: Model, bodies: Bodies) -> tuple[Pose, Array, Array]:
+    """X_MJ and V_ij of every joint from the motions of the bodies, and the A V_p x V_ij of (2)."""
+    above = parents(model, bodies)
+
+    def one(place, P, Vp, X, V):
+        carried = carry_motion(X.inverse() @ P, Vp)
+        return (P @ place).inverse() @ X, V - carried, cross_motion(carried, V - carried)
+
+    return jax.vmap(one)(model.placement, above.pose, above.twist, bodies.pose, bodies.twist)
+
+
+def locate(model: Model, pose: Pose, t: Array, near: Array) -> Array:
+    """(3): coordinates at which the joints have these poses."""
+    q = lax.stop_gradient(near)
+    for _ in range(2):
+        e = misfits(model, pose, q, t)
+        S = over_bodies(by_joint(model, lambda kind, q: _padded(kind.subspace(q, t)), (q, "q")))
+        q = retract(model, q, unpad(model, jnp.einsum("nij,nj->ni", left_inverse(model, S), e)))
+    return q
+
+
+def _padded(S: Array) -> Array:
+    return jnp.concatenate([S, jnp.zeros((6, 6 - S.shape[1]), S.dtype)], 1)
+
+
+def misfits(model: Model, pose: Pose, q: Array, t: Array) -> Array:
+    """e of every joint, (n, 6): zero where `pose` is the pose at q."""
+    return over_bodies(by_joint(model, lambda kind, q, X: pose_misfit(kind, q, X, t), (q, "q"), (pose, "b")))
+
+
+def coordinates(model: Model, bodies: Bodies, t: Array, near: Array) -> tuple[Array, Array]:
+    """(3) and (4): the (q, v) of moving bodies whose joints hold."""
+    pose, twist, _ = relative(model, bodies)
+    q = locate(model, pose, t, near)
+    still = joints(model, q, jnp.zeros(model.nv, q.dtype), t)
+    return q, unpad(model, jnp.einsum("nij,nj->ni", left_inverse(model, still.S), twist - still.twist))
+
+
+def inertias(model: Model) -> Array:
+    """(n, 6, 6): the inertia of each body about J, constant in its axes; (2.3) of Wijckmans away from the centroid."""
+    eye = jnp.eye(3, dtype=model.mass.dtype)
+    one = lambda mass, com, inertia: inertia_matrix(inertia_about(mass, com, inertia, eye))
+    return jax.vmap(one)(model.mass, model.com, model.inertia)
