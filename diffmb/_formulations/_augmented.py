@@ -28,25 +28,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._joints._locate import complement
 from .._model import Model
 from .._spatial._pose import Pose, quat_rate, quat_to_rotation, rotation_to_quat
 from ._abstract import AbstractFormulation
 from ._bodies import (
     Bodies,
     absolute,
-    adjoint,
-    by_joint,
+    complements,
     coordinates,
     inertias,
     joints,
     left_inverse,
     misfits,
     pad,
-    parents,
     relative,
+    relative_rates,
 )
-from ._elements import applied_loads, connection_loads, rows, shortest
+from ._elements import applied_loads, connection_loads, rows, saddle
 
 
 class Augmented(AbstractFormulation):
@@ -86,9 +84,9 @@ class Augmented(AbstractFormulation):
         own = joints(model, q, v, t)
         S_plus = left_inverse(model, own.S)
         pose, twist, swirl = relative(model, bodies)
-        E, bias = _relative_rates(model, bodies), own.bias + swirl  # Vd_ij - b = E Vd - bias
+        E, bias = relative_rates(model, bodies), own.bias + swirl  # Vd_ij - b = E Vd - bias
         # (2.23) of the tree
-        body, C = _complements(model, own.S)
+        body, C = complements(model, own.S)
         T = jnp.einsum("rk,rkj->rj", C, E[body])
         errors = 2.0 * feedback * (twist - own.twist) + feedback**2 * misfits(model, pose, q, t)
         gamma_t = (C * (bias - errors)[body]).sum(1)
@@ -102,7 +100,7 @@ class Augmented(AbstractFormulation):
         drive = jnp.einsum("nki,nk->ni", S_plus, pad(model, tau + direct))
         g = applied_loads(model, bodies, F).reshape(-1) + jnp.einsum("nij,ni->j", E, drive)
 
-        Vd, mu, lam = _saddle(_block_diagonal(inertias(model)), T, H, g, gamma_t, gamma_h)
+        Vd, mu, lam = saddle(_block_diagonal(inertias(model)), T, H, g, gamma_t, gamma_h)
         reaction = jnp.zeros((n, 6), Vd.dtype).at[body].add(C * mu[:, None]) + jnp.einsum("rni,r->ni", D, lam)
         return Vd.reshape(n, 6), lam, drive - reaction
 
@@ -114,35 +112,3 @@ def _bodies(x: Array, xd: Array) -> Bodies:
 def _block_diagonal(blocks: Array) -> Array:
     n, each = len(blocks), np.arange(len(blocks))
     return jnp.zeros((n, 6, n, 6), blocks.dtype).at[each, :, each].set(blocks).reshape(6 * n, 6 * n)
-
-
-def _relative_rates(model: Model, bodies: Bodies) -> Array:
-    """E, (n, 6, 6n): of each body the rate of its own twist, less that of its parent's carried over."""
-    n, parent = len(bodies.twist), np.asarray(model.topology.parent)
-    A = jax.vmap(lambda X, P: adjoint(X.inverse() @ P))(bodies.pose, parents(model, bodies).pose)
-    E = jnp.zeros((n, 6, n + 1, 6), A.dtype).at[np.arange(n), :, np.arange(n) + 1].set(jnp.eye(6, dtype=A.dtype))
-    return E.at[np.arange(n), :, parent].add(-A)[:, :, 1:].reshape(n, 6, 6 * n)
-
-
-def _complements(model: Model, S: Array) -> tuple[np.ndarray, Array]:
-    """The rows that the tree joints hold, (rows, 6), and the body (from 0) that each belongs to."""
-    parts, body = [], []
-    for group in model.groups:
-        nv = group.kind.nv
-        C = jax.vmap(lambda S: complement(S[:, :nv], nv))(S[np.asarray(group.bodies)])
-        parts.append(jnp.swapaxes(C, 1, 2).reshape(-1, 6))
-        body.append(np.repeat(group.bodies, 6 - nv))
-    return np.concatenate(body), jnp.concatenate(parts)
-
-
-def _saddle(M: Array, T: Array, H: Array, g: Array, gamma_t: Array, gamma_h: Array) -> tuple[Array, Array, Array]:
-    """(2.24): Vd, mu and the shortest lam."""
-    K = jnp.block([[M, T.T], [T, jnp.zeros((len(T), len(T)), M.dtype)]])
-    right = jnp.concatenate([H.T, jnp.zeros((len(T), len(H)), M.dtype)])
-    found = jnp.linalg.solve(K, jnp.concatenate([jnp.concatenate([g, gamma_t])[:, None], right], 1))
-    y, Z = found[:, 0], found[:, 1:]
-    lam = jnp.zeros(len(H), M.dtype)
-    for _ in range(2 if len(H) else 0):  # the second time takes out what the condition of A has left
-        more = shortest(right.T @ Z, right.T @ y - gamma_h)
-        y, lam = y - Z @ more, lam + more
-    return y[: len(M)], y[len(M) :], lam

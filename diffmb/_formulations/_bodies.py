@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .._joints._locate import pose_misfit
+from .._joints._locate import complement, pose_misfit
 from .._kinematics import retract
 from .._model import JointGroup, Model
 from .._spatial._inertia import inertia_about, inertia_matrix
@@ -193,3 +193,22 @@ def inertias(model: Model) -> Array:
     eye = jnp.eye(3, dtype=model.mass.dtype)
     one = lambda mass, com, inertia: inertia_matrix(inertia_about(mass, com, inertia, eye))
     return jax.vmap(one)(model.mass, model.com, model.inertia)
+
+
+def relative_rates(model: Model, bodies: Bodies) -> Array:
+    """E, (n, 6, 6n): of each body the rate of its own twist, less that of its parent's carried over."""
+    n, parent = len(bodies.twist), np.asarray(model.topology.parent)
+    A = jax.vmap(lambda X, P: adjoint(X.inverse() @ P))(bodies.pose, parents(model, bodies).pose)
+    E = jnp.zeros((n, 6, n + 1, 6), A.dtype).at[np.arange(n), :, np.arange(n) + 1].set(jnp.eye(6, dtype=A.dtype))
+    return E.at[np.arange(n), :, parent].add(-A)[:, :, 1:].reshape(n, 6, 6 * n)
+
+
+def complements(model: Model, S: Array) -> tuple[np.ndarray, Array]:
+    """The rows that the tree joints hold, (rows, 6), and the body (from 0) that each belongs to."""
+    parts, body = [], []
+    for group in model.groups:
+        nv = group.kind.nv
+        C = jax.vmap(lambda S: complement(S[:, :nv], nv))(S[np.asarray(group.bodies)])
+        parts.append(jnp.swapaxes(C, 1, 2).reshape(-1, 6))
+        body.append(np.repeat(group.bodies, 6 - nv))
+    return np.concatenate(body), jnp.concatenate(parts)

@@ -12,8 +12,8 @@ the matrix that takes components in J to components in K, a the arm from O_J to 
     v_K,y  = v_J,y - [a]x w_J,y + [1]                                  components in J, then to K by R_JK   (28)-(32)
     vd_K,y = vd_J,y - [ad]x w_J,y - [a]x wd_J,y                        and Rd_JK v_K,y + R_JK vd_K,y        (33), (34)
 
-[.] stands in the columns of K's own coordinates. `partial` holds (w_K,y; v_K,y) at the origin of K, in K: the twist of K
-is partial yd, and its time derivative in K is partial ydd + change yd.
+[.] stands in the columns of K's own coordinates. `partial` holds (w_K,y; v_K,y) at the origin of K, in K: the twist of
+K is partial yd, and its time derivative in K is partial ydd + change yd.
 """
 
 import equinox as eqx
