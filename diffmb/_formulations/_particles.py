@@ -1,7 +1,7 @@
 """PARTICLES: Cartesian coordinates of particles only, and the momentum of chains about their joints (Attia 2006).
 
-Every body is replaced by ten particles (`_ten_particles.py`), of which r = (r_1, r_2, r_4) move on their own: 1 is in the
-origin of its joint, 2 on the axis of a joint that has one. Nine unknowns for each body, and as many equations:
+Every body is replaced by ten particles (`_ten_particles.py`), of which r = (r_1, r_2, r_4) move on their own: 1 is in
+the origin of its joint, 2 on the axis of a joint that has one. Nine unknowns for each body, and as many equations:
 
     |r_21|, |r_41|, |r_42| stay                              three distances                             (2.20)
     C^T (Vd_ij - b) = 0                                      6 - nv conditions of its joint

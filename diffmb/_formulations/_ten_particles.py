@@ -59,7 +59,8 @@ def ten_masses(points: Array, mass: Array, com: Array, inertia: Array) -> Array:
     x, y, z = jnp.asarray(SHARES, points.dtype).dot(points).T
     about = inertia + mass * ((com @ com) * jnp.eye(3, dtype=com.dtype) - jnp.outer(com, com))
     rows = [jnp.ones_like(x), x, y, z, z * z + y * y, z * z + x * x, x * x + y * y, x * y, x * z, z * y]
-    products = jnp.stack([-about[0, 1], -about[0, 2], -about[1, 2]])
+    off = -0.5 * (about + about.T)
+    products = jnp.stack([off[0, 1], off[0, 2], off[1, 2]])
     right = jnp.concatenate([mass[None], mass * com, jnp.diag(about), products])
     return jnp.linalg.solve(jnp.stack(rows), right)
 
