@@ -85,6 +85,11 @@ class AbstractFormulation(eqx.Module):
     def project(self, x: Any, xd: Any, t: Array, near: Array) -> tuple[Array, Array]:
         """(q, v) of the model."""
 
+    def project_rates(self, x: Any, xd: Any, xdd: Any, t: Array, near: Array) -> Array:
+        """vd by (1); a closed form may take its place."""
+        speeds = lambda x, xd, t: self.project(x, xd, t, near)[1]
+        return jax.jvp(speeds, (x, xd, t), (self.flow(x, xd), xdd, jnp.ones_like(t)))[1]
+
     def flow(self, x: Any, xd: Any) -> Any:
         """The rate of x."""
         return xd
@@ -96,8 +101,7 @@ class AbstractFormulation(eqx.Module):
         t = as_time(t, q)
         x, xd = self.embed(q, v, t)
         xdd, lam = self.accelerate(x, xd, tau, t, q, 0.0)
-        back = lambda x, xd, t: self.project(x, xd, t, q)[1]
-        return Accelerations(jax.jvp(back, (x, xd, t), (self.flow(x, xd), xdd, jnp.ones_like(t)))[1], lam)  # (1)
+        return Accelerations(self.project_rates(x, xd, xdd, t, q), lam)
 
     def simulate(
         self, state: State | tuple, ts: Any, tau=None, *, rtol: Any = 1e-8, atol: Any = 1e-8, feedback: Any = 20.0,
@@ -121,7 +125,7 @@ class AbstractFormulation(eqx.Module):
         v, tau = check_speeds(self.model, "v", v, q), check_speeds(self.model, "tau", tau, q)
         ts = jnp.asarray(ts, q.dtype)
 
-        def field(t: Array, y: Any, args: Any) -> Any:
+        def field(t: Any, y: Any, args: Any) -> Any:
             (x, xd, near), (own, tau, feedback) = y, args
             xdd, _ = own.accelerate(x, xd, tau, t, near, feedback)
             return own.flow(x, xd), xdd, qdot(own.model, near, own.project(x, xd, t, near)[1])

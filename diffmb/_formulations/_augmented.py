@@ -35,14 +35,13 @@ from ._bodies import (
     Bodies,
     absolute,
     complements,
-    coordinates,
     inertias,
     joints,
-    left_inverse,
     misfits,
     pad,
     relative,
     relative_rates,
+    unpad,
 )
 from ._elements import applied_loads, connection_loads, rows, saddle
 
@@ -63,7 +62,15 @@ class Augmented(AbstractFormulation):
         return jnp.concatenate([turn, bodies.pose.translation], 1), bodies.twist
 
     def project(self, x: Array, xd: Array, t: Array, near: Array) -> tuple[Array, Array]:
-        return coordinates(self.model, _bodies(x, xd), t, near)
+        pose, twist, _ = relative(self.model, _bodies(x, xd))
+        own = joints(self.model, pose, twist, t, near)
+        return own.q, own.v
+
+    def project_rates(self, x: Array, xd: Array, xdd: Array, t: Array, near: Array) -> Array:
+        pose, twist, swirl = relative(self.model, _bodies(x, xd))
+        own = joints(self.model, pose, twist, t, near)
+        Vd = jnp.einsum("nij,j->ni", relative_rates(self.model, _bodies(x, xd)), xdd.reshape(-1)) - swirl
+        return unpad(self.model, jnp.einsum("nij,nj->ni", own.S_plus, Vd - own.bias))
 
     def flow(self, x: Array, xd: Array) -> Array:
         R = jax.vmap(quat_to_rotation)(x[:, :4])
@@ -80,10 +87,9 @@ class Augmented(AbstractFormulation):
     def _solve(self, x: Array, xd: Array, tau: Array, t: Array, near: Array, feedback) -> tuple[Array, Array, Array]:
         """(2.24); behind Vd and lam the wrenches of the tree joints."""
         model, bodies, n = self.model, _bodies(x, xd), len(xd)
-        q, v = coordinates(model, bodies, t, near)
-        own = joints(model, q, v, t)
-        S_plus = left_inverse(model, own.S)
         pose, twist, swirl = relative(model, bodies)
+        own = joints(model, pose, twist, t, near)
+        q, v = own.q, own.v
         E, bias = relative_rates(model, bodies), own.bias + swirl  # Vd_ij - b = E Vd - bias
         # (2.23) of the tree
         body, C = complements(model, own.S)
@@ -92,12 +98,12 @@ class Augmented(AbstractFormulation):
         gamma_t = (C * (bias - errors)[body]).sum(1)
         # (2.23) of the model: D vd = D S+ (Vd_ij - b)
         held = rows(model, bodies, q, v, t)
-        D = jnp.einsum("nkr,nki->rni", pad(model, held.D.T), S_plus)
+        D = jnp.einsum("nkr,nki->rni", pad(model, held.D.T), own.S_plus)
         H = held.H.reshape(model.nc, 6 * n) + jnp.einsum("rni,nij->rj", D, E)
         gamma_h = held.wanted(feedback) + jnp.einsum("rni,ni->r", D, bias)
         # (2.2)
         F, direct = connection_loads(model, bodies, q, v, t)
-        drive = jnp.einsum("nki,nk->ni", S_plus, pad(model, tau + direct))
+        drive = jnp.einsum("nki,nk->ni", own.S_plus, pad(model, tau + direct))
         g = applied_loads(model, bodies, F).reshape(-1) + jnp.einsum("nij,ni->j", E, drive)
 
         Vd, mu, lam = saddle(_block_diagonal(inertias(model)), T, H, g, gamma_t, gamma_h)

@@ -9,9 +9,9 @@ X_PJ = X_PM X_MJ(q, t) (see `_model.py`) and A = Ad(X_PJ^-1),
 Back from poses to coordinates, from `near` on, with E = X_MJ(q)^-1 X_MJ and e = (vee(skew part of R_E), p_E):
 
     q <- retract(q, S+ e)                   Newton; two steps from the solution are exact to third derivatives    (3)
-    v = S+ (V_ij - s)        S+ = (S^T S)^-1 S^T                                                                  (4)
+    v = S+ (V_ij - s)        vd = S+ (Vd_ij - b)        S+ = (S^T S)^-1 S^T                                       (4)
 
-Arrays over bodies have their axis in front. What belongs to a joint's speeds is padded with zeros to six.
+Arrays over bodies have their axis in front. What belongs to a joint's speeds is padded with zeros to a common width w.
 """
 
 from collections.abc import Callable
@@ -39,29 +39,29 @@ class Bodies(eqx.Module):
 
 
 class Joints(eqx.Module):
-    """The tree joints: poses X_MJ, subspaces S (n, 6, 6), twists S v + s and biases b (n, 6)."""
+    """The tree joints at a state (q, v): subspaces S (n, 6, w) with S+, twists S v + s and biases b (n, 6)."""
 
-    pose: Pose
+    q: Array
+    v: Array
     S: Array
+    S_plus: Array
     twist: Array
     bias: Array
 
 
-def by_joint(model: Model, one: Callable[..., Any], *args: tuple[Array, str]) -> list[tuple[JointGroup, Any]]:
+def by_joint(model: Model, one: Callable[..., Any], *args: tuple[Any, str]) -> list[tuple[JointGroup, Any]]:
     """`one(kind, *parts)` for the joints of each kind; an argument is an array and whether it goes by coordinates
     ("q"), by speeds ("v") or by bodies ("b")."""
-    top, found = model.topology, []
-    for group in model.groups:
-        parts = []
-        for array, which in args:
-            start, size = {"q": (top.q_start, top.nqs), "v": (top.v_start, top.nvs), "b": (None, None)}[which]
-            if start is None or size is None:
-                parts.append(jax.tree.map(lambda a: a[np.asarray(group.bodies)], array))
-            else:
-                index = [[start[b] + k for k in range(size[b])] for b in group.bodies]
-                parts.append(array[np.asarray(index, int).reshape(len(group.bodies), -1)])
-        found.append((group, jax.vmap(one)(group.kind, *parts)))
-    return found
+    top = model.topology
+    starts, sizes = {"q": top.q_start, "v": top.v_start}, {"q": top.nqs, "v": top.nvs}
+
+    def share(group: JointGroup, array: Any, which: str) -> Any:
+        if which == "b":
+            return jax.tree.map(lambda a: a[np.asarray(group.bodies)], array)
+        index = [[starts[which][b] + k for k in range(sizes[which][b])] for b in group.bodies]
+        return array[np.asarray(index, int).reshape(len(group.bodies), -1)]
+
+    return [(g, jax.vmap(one)(g.kind, *(share(g, *arg) for arg in args))) for g in model.groups]
 
 
 def over_bodies(parts: list[tuple[JointGroup, Any]]) -> Any:
@@ -70,21 +70,21 @@ def over_bodies(parts: list[tuple[JointGroup, Any]]) -> Any:
     return jax.tree.map(lambda *a: jnp.concatenate(a)[order], *(part for _, part in parts))
 
 
-def joints(model: Model, q: Array, v: Array, t: Array) -> Joints:
-    """The joints at a state."""
+def width(model: Model) -> int:
+    """w: the most speeds that a joint has, and at least one."""
+    return max(1, *model.topology.nvs)
 
-    def one(kind, q, v):
-        S = kind.subspace(q, t)
-        padded = jnp.concatenate([S, jnp.zeros((6, 6 - S.shape[1]), S.dtype)], 1)
-        return Joints(kind.pose(q, t), padded, kind.twist(q, v, t), kind.bias(q, v, t))
 
-    return over_bodies(by_joint(model, one, (q, "q"), (v, "v")))
+def subspace(model: Model, kind: Any, q: Array, t: Array) -> Array:
+    """S of one joint, (6, w)."""
+    S = kind.subspace(q, t)
+    return jnp.concatenate([S, jnp.zeros((6, width(model) - S.shape[1]), S.dtype)], 1)
 
 
 def pad(model: Model, v: Array) -> Array:
-    """Speeds (or loads) by bodies, (n, 6, ...), with zeros behind."""
+    """Speeds (or loads) by bodies, (n, w, ...), with zeros behind."""
     top = model.topology
-    index = [[s + k if k < size else top.nv for k in range(6)] for s, size in zip(top.v_start, top.nvs)]
+    index = [[s + k if k < size else top.nv for k in range(width(model))] for s, size in zip(top.v_start, top.nvs)]
     return jnp.concatenate([v, jnp.zeros_like(v, shape=(1, *v.shape[1:]))])[np.asarray(index)]
 
 
@@ -96,12 +96,12 @@ def unpad(model: Model, padded: Array) -> Array:
 
 
 def present(model: Model) -> np.ndarray:
-    """(n, 6): 1 for speeds that a joint has, 0 for those padded."""
-    return (np.arange(6) < np.asarray(model.topology.nvs)[:, None]).astype(float)
+    """(n, w): 1 for speeds that a joint has, 0 for those padded."""
+    return (np.arange(width(model)) < np.asarray(model.topology.nvs)[:, None]).astype(float)
 
 
 def left_inverse(model: Model, S: Array) -> Array:
-    """S+ of every joint, (n, 6, 6)."""
+    """S+ of every joint, (n, w, 6)."""
     gram = jnp.swapaxes(S, 1, 2) @ S + jax.vmap(jnp.diag)(1.0 - jnp.asarray(present(model), S.dtype))
     return jnp.linalg.solve(gram, jnp.swapaxes(S, 1, 2))
 
@@ -124,8 +124,9 @@ def with_world(field: Array) -> Array:
 
 def absolute(model: Model, q: Array, v: Array, t: Array) -> Bodies:
     """(1) outward: where the bodies are and how they move."""
-    own = joints(model, q, v, t)
-    X, A = to_child(model, own.pose)
+    one = lambda kind, q, v: (kind.pose(q, t), kind.twist(q, v, t))
+    pose, twist = over_bodies(by_joint(model, one, (q, "q"), (v, "v")))
+    X, A = to_child(model, pose)
     n = len(model.topology.bodies)
 
     def outward(carry, body):
@@ -135,10 +136,9 @@ def absolute(model: Model, q: Array, v: Array, t: Array) -> Bodies:
         put = lambda a, value: a.at[i + 1].set(value)
         return (put(R, here.rotation), put(p, here.translation), put(V, A @ V[parent] + twist)), None
 
-    like = own.twist
-    start = (jnp.broadcast_to(jnp.eye(3, dtype=like.dtype), (n + 1, 3, 3)), jnp.zeros((n + 1, 3), like.dtype))
-    walk = (jnp.arange(n), jnp.asarray(model.topology.parent), X, A, own.twist)
-    (R, p, V), _ = lax.scan(outward, (*start, jnp.zeros((n + 1, 6), like.dtype)), walk)
+    start = (jnp.broadcast_to(jnp.eye(3, dtype=twist.dtype), (n + 1, 3, 3)), jnp.zeros((n + 1, 3), twist.dtype))
+    walk = (jnp.arange(n), jnp.asarray(model.topology.parent), X, A, twist)
+    (R, p, V), _ = lax.scan(outward, (*start, jnp.zeros((n + 1, 6), twist.dtype)), walk)
     return Bodies(Pose(R[1:], p[1:]), V[1:])
 
 
@@ -163,16 +163,13 @@ def relative(model: Model, bodies: Bodies) -> tuple[Pose, Array, Array]:
 
 def locate(model: Model, pose: Pose, t: Array, near: Array) -> Array:
     """(3): coordinates at which the joints have these poses."""
-    q = lax.stop_gradient(near)
-    for _ in range(2):
-        e = misfits(model, pose, q, t)
-        S = over_bodies(by_joint(model, lambda kind, q: _padded(kind.subspace(q, t)), (q, "q")))
-        q = retract(model, q, unpad(model, jnp.einsum("nij,nj->ni", left_inverse(model, S), e)))
-    return q
 
+    def newton(q, _):
+        S = over_bodies(by_joint(model, lambda kind, q: subspace(model, kind, q, t), (q, "q")))
+        step = jnp.einsum("nij,nj->ni", left_inverse(model, S), misfits(model, pose, q, t))
+        return retract(model, q, unpad(model, step)), None
 
-def _padded(S: Array) -> Array:
-    return jnp.concatenate([S, jnp.zeros((6, 6 - S.shape[1]), S.dtype)], 1)
+    return lax.scan(newton, lax.stop_gradient(near), None, length=2)[0]
 
 
 def misfits(model: Model, pose: Pose, q: Array, t: Array) -> Array:
@@ -180,12 +177,16 @@ def misfits(model: Model, pose: Pose, q: Array, t: Array) -> Array:
     return over_bodies(by_joint(model, lambda kind, q, X: pose_misfit(kind, q, X, t), (q, "q"), (pose, "b")))
 
 
-def coordinates(model: Model, bodies: Bodies, t: Array, near: Array) -> tuple[Array, Array]:
-    """(3) and (4): the (q, v) of moving bodies whose joints hold."""
-    pose, twist, _ = relative(model, bodies)
+def joints(model: Model, pose: Pose, twist: Array, t: Array, near: Array) -> Joints:
+    """(3) and (4): the joints that have these poses and twists, as far as they can."""
     q = locate(model, pose, t, near)
-    still = joints(model, q, jnp.zeros(model.nv, q.dtype), t)
-    return q, unpad(model, jnp.einsum("nij,nj->ni", left_inverse(model, still.S), twist - still.twist))
+    still = lambda kind, q: (subspace(model, kind, q, t), kind.twist(q, jnp.zeros(kind.nv, q.dtype), t))
+    S, s = over_bodies(by_joint(model, still, (q, "q")))
+    S_plus = left_inverse(model, S)
+    speeds = jnp.einsum("nij,nj->ni", S_plus, twist - s)
+    v = unpad(model, speeds)
+    b = over_bodies(by_joint(model, lambda kind, q, v: kind.bias(q, v, t), (q, "q"), (v, "v")))
+    return Joints(q, v, S, S_plus, jnp.einsum("nij,nj->ni", S, speeds) + s, b)
 
 
 def inertias(model: Model) -> Array:

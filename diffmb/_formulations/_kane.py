@@ -33,7 +33,7 @@ from jax import Array
 
 from .._model import Model
 from ._abstract import AbstractFormulation
-from ._bodies import Bodies, complements, joints, left_inverse, locate, misfits, pad, unpad
+from ._bodies import Bodies, Joints, by_joint, complements, joints, misfits, over_bodies, pad, unpad
 from ._elements import connection_loads, rows, saddle
 from ._relative import (
     Frames,
@@ -71,30 +71,35 @@ class Kane(AbstractFormulation):
         return 6 * n, 6 * n + held + self.model.nc
 
     def embed(self, q: Array, v: Array, t: Array) -> tuple[Relative, Array]:
-        own = joints(self.model, q, v, t)
-        frames = choose_frames(own.pose, jax.vmap(single_axis)(own.S))
-        y = to_angles(frames, own.pose)
-        return Relative(y, frames), to_rates(frames, y, own.pose, own.twist)
+        one = lambda kind, q, v: (kind.pose(q, t), kind.twist(q, v, t), single_axis(kind.subspace(q, t)))
+        pose, twist, axes = over_bodies(by_joint(self.model, one, (q, "q"), (v, "v")))
+        frames = choose_frames(pose, axes)
+        y = to_angles(frames, pose)
+        return Relative(y, frames), to_rates(frames, y, pose, twist)
 
     def flow(self, x: Relative, xd: Array) -> Relative:
         return Relative(xd, jax.tree.map(jnp.zeros_like, x.frames))
 
     def project(self, x: Relative, xd: Array, t: Array, near: Array) -> tuple[Array, Array]:
-        q = locate(self.model, joint_poses(x.frames, x.y), t, near)
-        still = joints(self.model, q, jnp.zeros(self.model.nv, q.dtype), t)
+        own = self._joints(x, xd, t, near)
+        return own.q, own.v
+
+    def project_rates(self, x: Relative, xd: Array, xdd: Array, t: Array, near: Array) -> Array:
+        own, (P, Pd) = self._joints(x, xd, t, near), own_changes(x.frames, x.y, xd)
+        return unpad(self.model, _times(own.S_plus, _by_body(P, xdd) + _by_body(Pd, xd) - own.bias))
+
+    def _joints(self, x: Relative, xd: Array, t: Array, near: Array) -> Joints:
         twist = _by_body(own_partials(x.frames, x.y), xd)
-        return q, unpad(self.model, _times(left_inverse(self.model, still.S), twist - still.twist))
+        return joints(self.model, joint_poses(x.frames, x.y), twist, t, near)
 
     def accelerate(
         self, x: Relative, xd: Array, tau: Array, t: Array, near: Array, feedback: Any
     ) -> tuple[Array, Array]:
         x = _unlocked(self.model, x)
         model, n, columns = self.model, len(self.model.topology.bodies), own_columns(len(self.model.topology.bodies))
-        p = partials(model, x.frames, x.y, xd)
-        bodies = Bodies(p.pose, p.partial @ xd)
-        q, v = self.project(x, xd, t, near)
+        p, own = partials(model, x.frames, x.y, xd), self._joints(x, xd, t, near)
+        bodies, q, v = Bodies(p.pose, p.partial @ xd), own.q, own.v
         P, Pd = own_changes(x.frames, x.y, xd)
-        own = joints(model, q, v, t)
         swirl = _by_body(Pd, xd) - own.bias  # V_d = P ydd + swirl + b
         # rows of the joints
         body, C = complements(model, own.S)
@@ -103,15 +108,15 @@ class Kane(AbstractFormulation):
         T = jnp.zeros((len(body), 6 * n), C.dtype).at[each, columns[body]].set(jnp.einsum("ri,rij->rj", C, P[body]))
         gamma_t = -(C * (swirl + 2.0 * feedback * slip + feedback**2 * misfit)[body]).sum(1)
         # rows of the model: on bodies, and on vd = S+ (P ydd + swirl)
-        held, S_plus = rows(model, bodies, q, v, t), left_inverse(model, own.S)
-        D = jnp.einsum("nkr,nki->rni", pad(model, held.D.T), S_plus)
+        held = rows(model, bodies, q, v, t)
+        D = jnp.einsum("nkr,nki->rni", pad(model, held.D.T), own.S_plus)
         H = jnp.einsum("rni,nij->rj", held.H, p.partial).at[:, columns].add(jnp.einsum("rni,nij->rnj", D, P))
         gamma_h = held.wanted(feedback) - jnp.einsum("rni,ni->r", held.H, p.change @ xd)
         gamma_h = gamma_h - jnp.einsum("rni,ni->r", D, swirl)
         # (42), (43)
         A, f = momentum_terms(model, p, xd)
         F, direct = connection_loads(model, bodies, q, v, t)
-        drive = jnp.einsum("nki,nk->ni", S_plus, pad(model, tau + direct))
+        drive = jnp.einsum("nki,nk->ni", own.S_plus, pad(model, tau + direct))
         f = f + jnp.einsum("nij,ni->j", p.partial, F + gravity_wrenches(model, p.pose))  # (36)
         f = f.at[columns].add(jnp.einsum("nij,ni->nj", P, drive))
         ydd, _, lam = saddle(A, T, H, f, gamma_t, gamma_h)

@@ -42,11 +42,11 @@ from ._abstract import AbstractFormulation
 from ._bodies import (
     Bodies,
     absolute,
+    by_joint,
     complements,
-    coordinates,
     joints,
-    left_inverse,
     misfits,
+    over_bodies,
     pad,
     relative,
     relative_rates,
@@ -71,8 +71,9 @@ class Particles(AbstractFormulation):
     def particles(self) -> Particles10:
         """The particles of every body, stacked: `.points` (n, 4, 3) in the joint frames, `.masses` (n, 10)."""
         model = self.model
-        still = joints(model, model.neutral(), jnp.zeros(model.nv, model.mass.dtype), jnp.zeros((), model.mass.dtype))
-        axes = lax.stop_gradient(jax.vmap(_axes)(still.S))
+        start = jnp.zeros((), model.mass.dtype)
+        axes = over_bodies(by_joint(model, lambda kind, q: _axes(kind.subspace(q, start)), (model.neutral(), "q")))
+        axes = lax.stop_gradient(axes)
         return jax.vmap(replace_body)(axes, model.mass, model.com, model.inertia)
 
     def embed(self, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
@@ -81,14 +82,16 @@ class Particles(AbstractFormulation):
         return jax.jvp(lambda X: jax.vmap(place)(particles, X), (bodies.pose,), (rate,))
 
     def project(self, x: Array, xd: Array, t: Array, near: Array) -> tuple[Array, Array]:
-        return coordinates(self.model, jax.vmap(_moving)(self.particles, x, xd), t, near)
+        pose, twist, _ = relative(self.model, jax.vmap(_moving)(self.particles, x, xd))
+        own = joints(self.model, pose, twist, t, near)
+        return own.q, own.v
 
     def accelerate(self, x: Array, xd: Array, tau: Array, t: Array, near: Array, feedback: Any) -> tuple[Array, Array]:
         model, particles, n = self.model, self.particles, len(x)
         bodies, U, rest = jax.vmap(_rates)(particles, x, xd)  # Vd = U rdd + rest
-        q, v = coordinates(model, bodies, t, near)
-        own, E = joints(model, q, v, t), relative_rates(model, bodies)
         pose, twist, swirl = relative(model, bodies)
+        own, E = joints(model, pose, twist, t, near), relative_rates(model, bodies)
+        q, v = own.q, own.v
         to_rdd = lambda a: jnp.einsum("rni,nij->rnj", a.reshape(-1, n, 6), U).reshape(-1, 9 * n)
         # Vd_ij - b = V rdd + late
         V, late = to_rdd(E.reshape(-1, 6 * n)).reshape(n, 6, 9 * n), (E @ rest.ravel()) - swirl - own.bias
@@ -99,8 +102,8 @@ class Particles(AbstractFormulation):
         body, C = complements(model, own.S)
         error = late + 2.0 * feedback * (twist - own.twist) + feedback**2 * misfits(model, pose, q, t)
         # rows of the model
-        held, S_plus = rows(model, bodies, q, v, t), left_inverse(model, own.S)
-        D = jnp.einsum("nkr,nki->rni", pad(model, held.D.T), S_plus)
+        held = rows(model, bodies, q, v, t)
+        D = jnp.einsum("nkr,nki->rni", pad(model, held.D.T), own.S_plus)
         H = to_rdd(held.H) + jnp.einsum("rni,nij->rj", D, V)
         gamma = held.wanted(feedback) - jnp.einsum("rni,ni->r", held.H, rest) - jnp.einsum("rni,ni->r", D, late)
         # momentum of the chains
