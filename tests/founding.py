@@ -1,7 +1,5 @@
-"""Systems of the founding documents with random numbers, and what formulations of the same motion must share."""
+"""Systems of the founding documents with random numbers."""
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from helpers import random_mechanism
@@ -42,41 +40,3 @@ def twelve_bodies():
     model = mb.compile(mech)
     state = mb.assemble(model, q, jnp.asarray(rng.standard_normal(model.nv)))
     return model, state
-
-
-def house(model, q, v, tau):
-    """(vd, lam) of mb.dynamics."""
-    found = mb.dynamics(model, q, v, tau)
-    return found.vd, found.lam
-
-
-def way(formulation):
-    """(vd, lam) of a formulation."""
-
-    def run(model, q, v, tau):
-        found = formulation(model).dynamics(q, v, tau)
-        return found.vd, found.lam
-
-    return run
-
-
-def compared(run, model, q, v):
-    """(vd, lam), their tangent along a random direction of masses, lengths, q and v, and the two sides of
-    <cotangent, tangent> = <pulled back, direction>."""
-    rng = np.random.default_rng(3)
-    draw = lambda like: jnp.asarray(rng.standard_normal(like.shape))
-    tau = draw(v)
-    where = lambda m: (m.mass, m.placement.translation)
-    numbers = (where(model), q, v)
-    direction = (jax.tree.map(draw, where(model)), mb.qdot(model, q, draw(v)), draw(v))
-    across = (draw(v), draw(jnp.zeros(model.nc)))
-
-    @jax.jit
-    def both(model, numbers):
-        f = lambda numbers: run(eqx.tree_at(where, model, numbers[0]), *numbers[1:], tau)
-        value, push = jax.linearize(f, numbers)
-        return value, push(direction), jax.linear_transpose(push, numbers)(across)[0]
-
-    value, tangent, pulled = both(model, numbers)
-    inner = lambda a, b: sum(float(jnp.vdot(x, y)) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
-    return value, tangent, (inner(across, tangent), inner(pulled, direction))

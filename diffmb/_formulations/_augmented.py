@@ -9,10 +9,10 @@
     [ T      0    0   ] [ mu  ] = [ gamma_t ]      H: rows of the model (cut joints, constraints, drives), lam  (2.24)
     [ H      0    0   ] [ lam ]   [ gamma_h ]
 
-A joint of nv speeds holds its relative twist in the space of its motions, V_ij = S v + s. With C(q, t) a basis of what
-S leaves, C^T S = 0, and b = Sdot v + sdot,
+A joint of nv speeds holds its relative twist in the space of its motions, V_ij = S v + s. With b = Sdot v + sdot and
+C: 6 - nv independent rows of 1 - S S+, so that C S = 0,
 
-    C^T (V_ij - s) = 0              C^T (Vd_ij - b) = 0              any joint, also one that moves by time alone
+    C (V_ij - s) = 0                C (Vd_ij - b) = 0                any joint, also one that moves by time alone
 
 Wijckmans asks for independent rows. Those of a tree are; those of the model need not be. Therefore the upper left part
 is factorised, and what is left for lam takes the shortest solution, as `mb.dynamics` does:
@@ -92,7 +92,7 @@ class Augmented(AbstractFormulation):
         q, v = own.q, own.v
         E, bias = relative_rates(model, bodies), own.bias + swirl  # Vd_ij - b = E Vd - bias
         # (2.23) of the tree
-        body, C = complements(model, own.S)
+        body, C = complements(model, own)
         T = jnp.einsum("rk,rkj->rj", C, E[body])
         errors = 2.0 * feedback * (twist - own.twist) + feedback**2 * misfits(model, pose, q, t)
         gamma_t = (C * (bias - errors)[body]).sum(1)

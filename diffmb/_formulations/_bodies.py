@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .._joints._locate import complement, pose_misfit
+from .._joints._locate import pose_misfit
 from .._kinematics import retract
 from .._model import JointGroup, Model
 from .._spatial._inertia import inertia_about, inertia_matrix
@@ -204,12 +204,22 @@ def relative_rates(model: Model, bodies: Bodies) -> Array:
     return E.at[np.arange(n), :, parent].add(-A)[:, :, 1:].reshape(n, 6, 6 * n)
 
 
-def complements(model: Model, S: Array) -> tuple[np.ndarray, Array]:
-    """The rows that the tree joints hold, (rows, 6), and the body (from 0) that each belongs to."""
-    parts, body = [], []
-    for group in model.groups:
-        nv = group.kind.nv
-        C = jax.vmap(lambda S: complement(S[:, :nv], nv))(S[np.asarray(group.bodies)])
-        parts.append(jnp.swapaxes(C, 1, 2).reshape(-1, 6))
-        body.append(np.repeat(group.bodies, 6 - nv))
-    return np.concatenate(body), jnp.concatenate(parts)
+def complements(model: Model, own: Joints) -> tuple[np.ndarray, Array]:
+    """C of all joints, (rows, 6), and the body (from 0) that each row belongs to."""
+    P = jnp.eye(6, dtype=own.S.dtype) - own.S @ own.S_plus
+    best = jax.vmap(_pivots)(lax.stop_gradient(P))
+    places = [(body, k) for body, nv in enumerate(model.topology.nvs) for k in range(6 - nv)]
+    body, k = np.asarray(places, int).reshape(-1, 2).T
+    return body, P[body, best[body, k]]
+
+
+def _pivots(P: Array) -> Array:
+    """Rows of a projector, each time the one with most left after elimination of those before it."""
+
+    def step(carry, _):
+        rest, size = carry
+        row = jnp.argmax(size)
+        rest = rest - jnp.outer(rest[:, row], rest[row]) / jnp.maximum(rest[row, row], 1e-9)
+        return (rest, jnp.minimum(size, jnp.diag(rest)).at[row].set(-1.0)), row
+
+    return lax.scan(step, (P, jnp.diag(P)), None, length=6)[1]

@@ -8,9 +8,9 @@
               - w_K,y^T (I_K wd_K,y yd + w_K x I_K w_K)
 
 Free bodies have A ydd = f (41). A joint holds the twist of its body relative to M, V = P_K yd_K, in the space of its
-motions, V = S v + s. With C a basis of what S leaves, C^T S = 0, and b = Sdot v + sdot,
+motions, V = S v + s. With C: 6 - nv independent rows of 1 - S S+, so that C S = 0, and b = Sdot v + sdot,
 
-    C^T P_K ydd_K = C^T (b - Pd_K yd_K)                           rows T ydd = gamma_t of the joints of the tree
+    C P_K ydd_K = C (b - Pd_K yd_K)                               rows T ydd = gamma_t of the joints of the tree
     H ydd = gamma_h                                               rows of the model: loops, constraints, drives
 
     [ A   T^T  H^T ] [ ydd ]   [ f       ]
@@ -102,7 +102,7 @@ class Kane(AbstractFormulation):
         P, Pd = own_changes(x.frames, x.y, xd)
         swirl = _by_body(Pd, xd) - own.bias  # V_d = P ydd + swirl + b
         # rows of the joints
-        body, C = complements(model, own.S)
+        body, C = complements(model, own)
         misfit, slip = misfits(model, joint_poses(x.frames, x.y), q, t), _by_body(P, xd) - own.twist
         each = jnp.arange(len(body))[:, None]
         T = jnp.zeros((len(body), 6 * n), C.dtype).at[each, columns[body]].set(jnp.einsum("ri,rij->rj", C, P[body]))

@@ -4,7 +4,7 @@ Every body is replaced by ten particles (`_ten_particles.py`), of which r = (r_1
 the origin of its joint, 2 on the axis of a joint that has one. Nine unknowns for each body, and as many equations:
 
     |r_21|, |r_41|, |r_42| stay                              three distances                             (2.20)
-    C^T (Vd_ij - b) = 0                                      6 - nv conditions of its joint
+    C (Vd_ij - b) = 0                                        6 - nv conditions of its joint
     S^T ( sum_k G_k,j ; sum_k R_k ) = tau_j                  nv sums over the bodies k of the chain that it carries,
                                                              moments about its joint particle r_1,j      (2.21), (2.27)
 
@@ -22,7 +22,7 @@ chains like external ones (2.4.2):
     [ H   0 ] [ lam ] = [ gamma ]             W = 0 in the rows of distances and joints
 
 Two things differ from the document. The particle that two bodies share at a joint is kept twice: that its two places
-coincide is among the conditions of the joint. And any joint is taken, with C a basis of what S leaves (C^T S = 0),
+coincide is among the conditions of the joint. And any joint is taken, with C as many independent rows of 1 - S S+,
 Vd_ij the relative acceleration that follows from the particles, and b = Sdot v + sdot.
 """
 
@@ -99,7 +99,7 @@ class Particles(AbstractFormulation):
         stretched = jax.vmap(distances)(x) - jax.vmap(lambda p: distances(p.points[jnp.array([0, 1, 3])]))(particles)
         lengthening, slope, stretch = jax.vmap(_stretching)(x, xd)
         # joints
-        body, C = complements(model, own.S)
+        body, C = complements(model, own)
         error = late + 2.0 * feedback * (twist - own.twist) + feedback**2 * misfits(model, pose, q, t)
         # rows of the model
         held = rows(model, bodies, q, v, t)

@@ -38,11 +38,11 @@ def located_rows(misfit: Callable, rank: int, joint: Any, rel: Pose, t: Array) -
 
 def _rows(misfit: Callable, rank: int, joint: Any, rel: Pose, t: Array) -> Array:
     q = _nearest(misfit, rank, joint, rel, t) if joint.nv else jnp.zeros(0, rel.translation.dtype)
-    C = complement(lax.stop_gradient(_slope(misfit, joint, q, rel, t)), rank)
-    return lax.stop_gradient(C).T @ misfit(joint, q, rel, t)
+    complement = _complement(lax.stop_gradient(_slope(misfit, joint, q, rel, t)), rank)
+    return lax.stop_gradient(complement).T @ misfit(joint, q, rel, t)
 
 
-def complement(S: Array, rank: int) -> Array:
+def _complement(S: Array, rank: int) -> Array:
     """C (n, n - rank) with C^T S = 0: unit vectors of the rows that elimination with full pivoting leaves over, less
     what the pivot rows make of them. It changes smoothly with S as long as the pivots stay."""
     n, rest = S.shape[0], S
