@@ -30,7 +30,7 @@ def twelve_bodies():
     mech = mb.Mechanism(
         tree.bodies,
         [*tree.joints, mb.Spherical("loop", *ends, cut=True)],
-        constraints=[mb.LinearCoupling("gear", {"revolute 2": 1.0, "revolute 8": 0.7}, gear)],
+        constraints=[mb.LinearCoupling("gear", {"revolute 2": 1.0, "revolute 8": 0.7}, float(gear))],
         connections=[
             mb.SpringDamper("tie", mb.Marker("b12", (0.1, 0.0, 0.3)), "world", k=50.0, c=2.0, length=0.4),
             mb.OnCoordinates("coil", "revolute 4", mb.LinearLaw(k=3.0, c=0.2)),
