@@ -8,7 +8,7 @@ X_PJ = X_PM X_MJ(q, t) (see `_model.py`) and A = Ad(X_PJ^-1),
 
 Back from poses to coordinates, from `near` on, with E = X_MJ(q)^-1 X_MJ and e = (vee(skew part of R_E), p_E):
 
-    q <- retract(q, S+ e)                   Newton; two steps from the solution are exact to third derivatives    (3)
+    q <- retract(q, S+ e)                   three steps, S+ of the start: exact to third derivatives              (3)
     v = S+ (V_ij - s)        vd = S+ (Vd_ij - b)        S+ = (S^T S)^-1 S^T                                       (4)
 
 Arrays over bodies have their axis in front. What belongs to a joint's speeds is padded with zeros to a common width w.
@@ -26,6 +26,7 @@ from jax import Array, lax
 from .._joints._locate import pose_misfit
 from .._kinematics import retract
 from .._model import JointGroup, Model
+from .._pseudo_inverse import inverse
 from .._spatial._inertia import inertia_about, inertia_matrix
 from .._spatial._pose import Pose
 from .._spatial._twist import carry_columns, carry_motion, cross_motion
@@ -103,7 +104,12 @@ def present(model: Model) -> np.ndarray:
 def left_inverse(model: Model, S: Array) -> Array:
     """S+ of every joint, (n, w, 6)."""
     gram = jnp.swapaxes(S, 1, 2) @ S + jax.vmap(jnp.diag)(1.0 - jnp.asarray(present(model), S.dtype))
-    return jnp.linalg.solve(gram, jnp.swapaxes(S, 1, 2))
+    return small_inverse(gram) @ jnp.swapaxes(S, 1, 2)
+
+
+def small_inverse(A: Array) -> Array:
+    """Inverses of positive definite matrices (n, w, w)."""
+    return jnp.moveaxis(inverse(jnp.moveaxis(A, 0, -1)), -1, 0)
 
 
 def adjoint(X: Pose) -> Array:
@@ -163,13 +169,14 @@ def relative(model: Model, bodies: Bodies) -> tuple[Pose, Array, Array]:
 
 def locate(model: Model, pose: Pose, t: Array, near: Array) -> Array:
     """(3): coordinates at which the joints have these poses."""
+    near, still = lax.stop_gradient((near, t))
+    S = over_bodies(by_joint(model, lambda kind, q: subspace(model, kind, q, still), (near, "q")))
+    S_plus = lax.stop_gradient(left_inverse(model, S))
 
     def newton(q, _):
-        S = over_bodies(by_joint(model, lambda kind, q: subspace(model, kind, q, t), (q, "q")))
-        step = jnp.einsum("nij,nj->ni", left_inverse(model, S), misfits(model, pose, q, t))
-        return retract(model, q, unpad(model, step)), None
+        return retract(model, q, unpad(model, jnp.einsum("nij,nj->ni", S_plus, misfits(model, pose, q, t)))), None
 
-    return lax.scan(newton, lax.stop_gradient(near), None, length=2)[0]
+    return lax.scan(newton, near, None, length=3)[0]
 
 
 def misfits(model: Model, pose: Pose, q: Array, t: Array) -> Array:

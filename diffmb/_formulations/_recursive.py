@@ -34,7 +34,19 @@ from .._kinematics import qdot
 from .._model import Model
 from .._spatial._twist import cross_motion
 from ._abstract import AbstractFormulation
-from ._bodies import absolute, by_joint, inertias, over_bodies, pad, present, subspace, to_child, unpad, with_world
+from ._bodies import (
+    absolute,
+    by_joint,
+    inertias,
+    over_bodies,
+    pad,
+    present,
+    small_inverse,
+    subspace,
+    to_child,
+    unpad,
+    with_world,
+)
 from ._elements import applied_loads, connection_loads, rows, shortest
 
 
@@ -124,7 +136,7 @@ def _reduce(joint: Joint, Mt: Array, gt: Array) -> tuple[Reduced, Array, Array]:
     gt = gt.at[:, 0].add(-Mt @ joint.C)
     MB = Mt @ B
     sides = jnp.concatenate([B.T @ gt + joint.tau, MB.T @ A], 1)
-    solved = jnp.linalg.solve(B.T @ MB + jnp.diag(joint.empty), sides)
+    solved = small_inverse((B.T @ MB + jnp.diag(joint.empty))[None])[0] @ sides
     reduced = Reduced(solved[:, : gt.shape[1]], solved[:, gt.shape[1] :])
     M_i = A.T @ (Mt @ A - MB @ reduced.slope)  # (A.5), (B.4)
     return reduced, M_i, A.T @ (gt - MB @ reduced.start)  # (A.6), (B.5), (3.46)
