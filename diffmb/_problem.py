@@ -19,7 +19,7 @@ from ._evaluations import Evaluations, Record
 from ._names import nearest
 from ._optimality import Point, Region
 from ._parameters import Place, put
-from ._program import FAILURES, Program, sizes, trace
+from ._program import FAILURES, Program, cheaper, sizes, trace
 from ._transforms import Variables
 
 
@@ -170,7 +170,7 @@ class Problem:
         leaves, count = self.leaves, len(self.names)
         if self.seed is not None:
             leaves = [*leaves[:-1], jax.random.fold_in(jax.random.key(self.seed), draw)]
-        mode = "evaluate" if not derivative else "forward" if len(self.variables.start) <= count else "reverse"
+        mode = cheaper(len(self.variables.start), count) if derivative else "evaluate"
         try:
             found = self.program.run[mode](self.variables.numbers(x), leaves)
         except FAILURES:

@@ -4,6 +4,10 @@
     forward                   one column J e_k for each number                                                     (1)
     reverse                   one row e_i^T J for each response                                                    (2)
 
+All columns, or all rows, go side by side over the steps of one simulation. Measured on a four-bar, in simulations: 1,
+4, 16, 64, 110 columns cost 2, 10, 14, 16, 25, and 1, 4, 16 rows cost 3, 9, 16; but a program of rows takes more than
+twice as long to compile. So it is forward if there are no more than four numbers for each response, else reverse.
+
 Traced once for each function and shape: other numbers are not compiled again. Whether a response depends on a number
 at all is read off the program of `fn`, not off a derivative that is zero.
 """
@@ -30,6 +34,11 @@ FAILURES = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)  # of a simulat
 
 def _entries(shape: tuple[int, ...]) -> list[str]:
     return [f"[{','.join(map(str, i))}]" if i else "" for i in np.ndindex(*shape)]
+
+
+def cheaper(numbers: int, responses: int) -> str:
+    """The way to all derivatives."""
+    return "forward" if numbers <= 4 * responses else "reverse"
 
 
 def sizes(arrays: Sequence[Any]) -> list[int]:

@@ -4,9 +4,7 @@
     check                     J e_k = (y(p + h e_k) - y(p - h e_k)) / 2h + O(h^2)                                  (2)
     influence                 (dy/y) / (dp/p) = J p / y: per cent of the response for one per cent of the number   (3)
 
-All columns, or all rows, go side by side over the steps of one simulation. Measured on a four-bar, in simulations: 1,
-4, 16, 64, 110 columns cost 2, 10, 14, 16, 25, and 1, 4, 16 rows cost 3, 9, 16. A column and a row cost about the same,
-so the fewer decide: forward if there are no more numbers than responses, else reverse. `_program.py` has both.
+Columns or rows of J: `_program.py` has both, and says which are cheaper.
 """
 
 import dataclasses
@@ -24,7 +22,7 @@ from ._curves import Curves, Tornado, curves, lay_out, tornado
 from ._errors import MechanismError
 from ._names import nearest
 from ._parameters import as_numbers, concrete, pick
-from ._program import FAILURES, Program, sizes, trace
+from ._program import FAILURES, Program, cheaper, sizes, trace
 
 _ROWS = 30  # of a printed table
 _EACH, _MIXTURES = 50, 10  # so many numbers are checked one by one; if there are more, so many mixtures of them
@@ -136,7 +134,7 @@ def sensitivity(
     - `mech`: a `mb.Mechanism`, or any pytree of numbers that fn takes, such as `{"length": 0.3}`.
     - `where`: which numbers: `lambda m: m["crank"].mass`, or a tuple, list or dict of such; or names, "crank.mass",
         ["coupler.com[0]", "A.parent.position"]. By default all.
-    - `mode`: "forward" or "reverse"; by default forward if there are no more numbers than responses.
+    - `mode`: "forward" or "reverse"; by default forward up to four numbers for each response.
     - `check`: whether to compare with central finite differences, number by number (10 random mixtures if there are
         more than 50). A simulation is smooth to its tolerance only; differences are no better than that.
     - `step`: of the differences, relative to the largest entry of an array.
@@ -153,7 +151,7 @@ def sensitivity(
     study = trace(fn, structure, leaves, places)
     p, _ = ravel_pytree([place.read(leaves) for place in places])
     responses = study.response_names(names)
-    mode = mode or ("forward" if p.size <= len(responses) else "reverse")
+    mode = mode or cheaper(p.size, len(responses))
     try:
         y, J = study.run[mode](p, leaves)
         differences = _differences(study, p, leaves, places, y, J, step) if check else None

@@ -6,6 +6,8 @@ from ._formulations._abstract import (
     Simulation as Simulation,
 )
 from ._formulations._augmented import Augmented as Augmented
+from ._formulations._kane import Kane as Kane
+from ._formulations._particles import Particles as Particles
 from ._formulations._recursive import Recursive as Recursive
 
-ALL = (Augmented, Recursive)
+ALL = (Augmented, Kane, Particles, Recursive)

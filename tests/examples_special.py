@@ -24,6 +24,7 @@ def creeping():
     part = lambda name, first, second, k, c: mb.SpringDamper(name, first, second, k=k, c=c, length=0.1)
     elements = [part("s1", "0", "m", 50.0, 3.0), part("s2", "m", "1", 20.0, 5.0)]
     elements += [part("s3", mb.Marker("0", (0.0, 0.3, 0.0)), "m", 8.0, 2.0)]
+    elements += [part("s4", mb.Marker("1", (0.2, 0.1, -0.3)), "m", 12.0, 1.0)]  # three lines could carry no load
     return mb.Composite("c", ["a", "b"], {"m": (0.15, -0.1, 0.2)}, elements, damped=True)
 
 

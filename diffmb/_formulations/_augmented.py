@@ -26,25 +26,24 @@ constant; and loads and rows at joint coordinates reach the bodies through v = S
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from .._model import Model
 from .._spatial._pose import Pose, quat_rate, quat_to_rotation, rotation_to_quat
 from ._abstract import AbstractFormulation
 from ._bodies import (
     Bodies,
-    Joints,
     absolute,
-    adjoint,
+    complements,
     inertias,
     joints,
     misfits,
     pad,
-    parents,
     relative,
+    relative_rates,
     unpad,
 )
-from ._elements import applied_loads, connection_loads, rows, shortest
+from ._elements import applied_loads, connection_loads, rows, saddle
 
 
 class Augmented(AbstractFormulation):
@@ -70,7 +69,7 @@ class Augmented(AbstractFormulation):
     def project_rates(self, x: Array, xd: Array, xdd: Array, t: Array, near: Array) -> Array:
         pose, twist, swirl = relative(self.model, _bodies(x, xd))
         own = joints(self.model, pose, twist, t, near)
-        Vd = jnp.einsum("nij,j->ni", _relative_rates(self.model, _bodies(x, xd)), xdd.reshape(-1)) - swirl
+        Vd = jnp.einsum("nij,j->ni", relative_rates(self.model, _bodies(x, xd)), xdd.reshape(-1)) - swirl
         return unpad(self.model, jnp.einsum("nij,nj->ni", own.S_plus, Vd - own.bias))
 
     def flow(self, x: Array, xd: Array) -> Array:
@@ -91,9 +90,9 @@ class Augmented(AbstractFormulation):
         pose, twist, swirl = relative(model, bodies)
         own = joints(model, pose, twist, t, near)
         q, v = own.q, own.v
-        E, bias = _relative_rates(model, bodies), own.bias + swirl  # Vd_ij - b = E Vd - bias
+        E, bias = relative_rates(model, bodies), own.bias + swirl  # Vd_ij - b = E Vd - bias
         # (2.23) of the tree
-        body, C = _complements(model, own)
+        body, C = complements(model, own)
         T = jnp.einsum("rk,rkj->rj", C, E[body])
         errors = 2.0 * feedback * (twist - own.twist) + feedback**2 * misfits(model, pose, q, t)
         gamma_t = (C * (bias - errors)[body]).sum(1)
@@ -107,7 +106,7 @@ class Augmented(AbstractFormulation):
         drive = jnp.einsum("nki,nk->ni", own.S_plus, pad(model, tau + direct))
         g = applied_loads(model, bodies, F).reshape(-1) + jnp.einsum("nij,ni->j", E, drive)
 
-        Vd, mu, lam = _saddle(_block_diagonal(inertias(model)), T, H, g, gamma_t, gamma_h)
+        Vd, mu, lam = saddle(_block_diagonal(inertias(model)), T, H, g, gamma_t, gamma_h)
         reaction = jnp.zeros((n, 6), Vd.dtype).at[body].add(C * mu[:, None]) + jnp.einsum("rni,r->ni", D, lam)
         return Vd.reshape(n, 6), lam, drive - reaction
 
@@ -119,45 +118,3 @@ def _bodies(x: Array, xd: Array) -> Bodies:
 def _block_diagonal(blocks: Array) -> Array:
     n, each = len(blocks), np.arange(len(blocks))
     return jnp.zeros((n, 6, n, 6), blocks.dtype).at[each, :, each].set(blocks).reshape(6 * n, 6 * n)
-
-
-def _relative_rates(model: Model, bodies: Bodies) -> Array:
-    """E, (n, 6, 6n): of each body the rate of its own twist, less that of its parent's carried over."""
-    n, parent = len(bodies.twist), np.asarray(model.topology.parent)
-    A = jax.vmap(lambda X, P: adjoint(X.inverse() @ P))(bodies.pose, parents(model, bodies).pose)
-    E = jnp.zeros((n, 6, n + 1, 6), A.dtype).at[np.arange(n), :, np.arange(n) + 1].set(jnp.eye(6, dtype=A.dtype))
-    return E.at[np.arange(n), :, parent].add(-A)[:, :, 1:].reshape(n, 6, 6 * n)
-
-
-def _complements(model: Model, own: Joints) -> tuple[np.ndarray, Array]:
-    """C of all joints, (rows, 6), and the body (from 0) that each row belongs to."""
-    P = jnp.eye(6, dtype=own.S.dtype) - own.S @ own.S_plus
-    best = jax.vmap(_pivots)(lax.stop_gradient(P))
-    places = [(body, k) for body, nv in enumerate(model.topology.nvs) for k in range(6 - nv)]
-    body, k = np.asarray(places, int).reshape(-1, 2).T
-    return body, P[body, best[body, k]]
-
-
-def _pivots(P: Array) -> Array:
-    """Rows of a projector, each time the one with most left after elimination of those before it."""
-
-    def step(carry, _):
-        rest, size = carry
-        row = jnp.argmax(size)
-        rest = rest - jnp.outer(rest[:, row], rest[row]) / jnp.maximum(rest[row, row], 1e-9)
-        return (rest, jnp.minimum(size, jnp.diag(rest)).at[row].set(-1.0)), row
-
-    return lax.scan(step, (P, jnp.diag(P)), None, length=6)[1]
-
-
-def _saddle(M: Array, T: Array, H: Array, g: Array, gamma_t: Array, gamma_h: Array) -> tuple[Array, Array, Array]:
-    """(2.24): Vd, mu and the shortest lam."""
-    K = jnp.block([[M, T.T], [T, jnp.zeros((len(T), len(T)), M.dtype)]])
-    right = jnp.concatenate([H.T, jnp.zeros((len(T), len(H)), M.dtype)])
-    found = jnp.linalg.solve(K, jnp.concatenate([jnp.concatenate([g, gamma_t])[:, None], right], 1))
-    y, Z = found[:, 0], found[:, 1:]
-    lam = jnp.zeros(len(H), M.dtype)
-    for _ in range(2 if len(H) else 0):  # the second time takes out what the condition of A has left
-        more = shortest(right.T @ Z, right.T @ y - gamma_h)
-        y, lam = y - Z @ more, lam + more
-    return y[: len(M)], y[len(M) :], lam

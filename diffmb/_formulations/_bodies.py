@@ -201,3 +201,32 @@ def inertias(model: Model) -> Array:
     eye = jnp.eye(3, dtype=model.mass.dtype)
     one = lambda mass, com, inertia: inertia_matrix(inertia_about(mass, com, inertia, eye))
     return jax.vmap(one)(model.mass, model.com, model.inertia)
+
+
+def relative_rates(model: Model, bodies: Bodies) -> Array:
+    """E, (n, 6, 6n): of each body the rate of its own twist, less that of its parent's carried over."""
+    n, parent = len(bodies.twist), np.asarray(model.topology.parent)
+    A = jax.vmap(lambda X, P: adjoint(X.inverse() @ P))(bodies.pose, parents(model, bodies).pose)
+    E = jnp.zeros((n, 6, n + 1, 6), A.dtype).at[np.arange(n), :, np.arange(n) + 1].set(jnp.eye(6, dtype=A.dtype))
+    return E.at[np.arange(n), :, parent].add(-A)[:, :, 1:].reshape(n, 6, 6 * n)
+
+
+def complements(model: Model, own: Joints) -> tuple[np.ndarray, Array]:
+    """C of all joints, (rows, 6), and the body (from 0) that each row belongs to."""
+    P = jnp.eye(6, dtype=own.S.dtype) - own.S @ own.S_plus
+    best = jax.vmap(_pivots)(lax.stop_gradient(P))
+    places = [(body, k) for body, nv in enumerate(model.topology.nvs) for k in range(6 - nv)]
+    body, k = np.asarray(places, int).reshape(-1, 2).T
+    return body, P[body, best[body, k]]
+
+
+def _pivots(P: Array) -> Array:
+    """Rows of a projector, each time the one with most left after elimination of those before it."""
+
+    def step(carry, _):
+        rest, size = carry
+        row = jnp.argmax(size)
+        rest = rest - jnp.outer(rest[:, row], rest[row]) / jnp.maximum(rest[row, row], 1e-9)
+        return (rest, jnp.minimum(size, jnp.diag(rest)).at[row].set(-1.0)), row
+
+    return lax.scan(step, (P, jnp.diag(P)), None, length=6)[1]

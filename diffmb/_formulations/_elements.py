@@ -139,3 +139,23 @@ def applied_loads(model: Model, bodies: Bodies, F: Array) -> Array:
 def shortest(A: Array, b: Array) -> Array:
     """The shortest x that fits A x = b best, for a symmetric positive semidefinite A (rows may be redundant)."""
     return pseudo_inverse(A[..., None])[..., 0] @ b
+
+
+def with_rows(K: Array, W: Array, H: Array, k: Array, gamma: Array) -> tuple[Array, Array]:
+    """y and the shortest lam of K y + W lam = k, H y = gamma, where H K^-1 W is symmetric: what the loads lam do to
+    the rows that they hold. K is regular; rows of H may be redundant."""
+    found = jnp.linalg.solve(K, jnp.concatenate([k[:, None], W], 1))
+    y, Z = found[:, 0], found[:, 1:]
+    lam, A = jnp.zeros(len(H), K.dtype), H @ Z
+    for _ in range(2 if len(H) else 0):  # the second time takes out what the condition of A has left
+        more = shortest(0.5 * (A + A.T), H @ y - gamma)
+        y, lam = y - Z @ more, lam + more
+    return y, lam
+
+
+def saddle(M: Array, T: Array, H: Array, g: Array, gamma_t: Array, gamma_h: Array) -> tuple[Array, Array, Array]:
+    """x, mu and the shortest lam of M x + T^T mu + H^T lam = g, T x = gamma_t, H x = gamma_h."""
+    K = jnp.block([[M, T.T], [T, jnp.zeros((len(T), len(T)), M.dtype)]])
+    W = jnp.concatenate([H.T, jnp.zeros((len(T), len(H)), M.dtype)])
+    y, lam = with_rows(K, W, W.T, jnp.concatenate([g, gamma_t]), gamma_h)
+    return y[: len(M)], y[len(M) :], lam

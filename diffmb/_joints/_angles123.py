@@ -17,7 +17,7 @@ from .._spatial._vector import cross, join, matvec, sin_cos, stack, transpose, v
 from ._abstract import AbstractJoint
 
 
-def _rotation(s: Array, c: Array) -> Array:
+def turn_123(s: Array, c: Array) -> Array:
     return stack([
         stack([c[1] * c[2], -c[1] * s[2], s[1]]),
         stack([c[0] * s[2] + s[0] * s[1] * c[2], c[0] * c[2] - s[0] * s[1] * s[2], -s[0] * c[1]]),
@@ -25,7 +25,7 @@ def _rotation(s: Array, c: Array) -> Array:
     ])  # fmt: skip
 
 
-def _rates_to_spin(s: Array, c: Array) -> Array:
+def spin_123(s: Array, c: Array) -> Array:
     """W: angular velocity in the child's axes from the rates of the angles."""
     rows = [[c[1] * c[2], s[2], 0.0], [-c[1] * s[2], c[2], 0.0], [s[1], 0.0, 1.0]]
     return stack([stack(row) for row in rows])
@@ -41,17 +41,17 @@ class Angles123(AbstractJoint):
     nv: ClassVar[int] = 6
 
     def pose(self, q: Array, t: Array) -> Pose:
-        return Pose(_rotation(*sin_cos(q[:3])), q[3:])
+        return Pose(turn_123(*sin_cos(q[:3])), q[3:])
 
     def subspace(self, q: Array, t: Array) -> Array:
         s, c = sin_cos(q[:3])
-        W = _rates_to_spin(s, c)
+        W = spin_123(s, c)
         zero = jnp.zeros_like(W)
-        return join(jnp.concatenate([W, zero], 1), jnp.concatenate([zero, transpose(_rotation(s, c))], 1))
+        return join(jnp.concatenate([W, zero], 1), jnp.concatenate([zero, transpose(turn_123(s, c))], 1))
 
     def twist(self, q: Array, v: Array, t: Array) -> Array:
         s, c = sin_cos(q[:3])
-        return join(matvec(_rates_to_spin(s, c), v[:3]), vecmat(v[3:], _rotation(s, c)))
+        return join(matvec(spin_123(s, c), v[:3]), vecmat(v[3:], turn_123(s, c)))
 
     def bias(self, q: Array, v: Array, t: Array) -> Array:
         s, c = sin_cos(q[:3])
@@ -61,8 +61,8 @@ class Angles123(AbstractJoint):
             s[2] * (s[1] * v12 - v23) - c[2] * c[1] * v13,
             c[1] * v12,
         ])  # fmt: skip
-        slide = vecmat(v[3:], _rotation(s, c))
-        return join(spin_rate, -cross(matvec(_rates_to_spin(s, c), v[:3]), slide))
+        slide = vecmat(v[3:], turn_123(s, c))
+        return join(spin_rate, -cross(matvec(spin_123(s, c), v[:3]), slide))
 
     def constraint(self, rel: Pose, t: Array) -> Array:
         return rel.translation[:0]
