@@ -177,7 +177,7 @@ def expected_pull(case):
     return pulled(House, case)
 
 
-@pytest.mark.parametrize("case", ["small tree", "four-bar"])
+@pytest.mark.parametrize("case", ["four-bar"])
 @every
 def test_reverse_derivatives(kind, case):
     (value, slopes), (value_0, slopes_0) = pulled(formulation(kind, case), case), expected_pull(case)
@@ -185,10 +185,10 @@ def test_reverse_derivatives(kind, case):
         close(a, b, 1e-8)
 
 
-@pytest.mark.parametrize("case", ["four-bar"])
+@pytest.mark.parametrize("case", ["small tree"])
 @every
 def test_forward_derivatives(kind, case):
-    """The change along a direction against the gradient that the test above has compared."""
+    """The change along a direction against the gradient of the house."""
     formulation(kind, case)
     weights, direction = directions(case)
     push = jax.jit(lambda x, dx: jax.jvp(lambda *args: outcome(kind, case, *args), x, dx)[1])

@@ -6,6 +6,12 @@
 
 S0 and C0 are held fixed when these are differentiated. On the manifold e stays zero, so any fixed combination of its
 rows is a valid constraint at every order: G, nu and gamma are exact, only the basis of the multipliers is chosen here.
+The iteration itself is not differentiated. From its end, where S0^T e = 0, steps with its fixed slope,
+
+    q <- q + (S0^T S0)^-1 S0^T e(q)
+
+change nothing but derivatives: each makes those of q right to one order more, and those of phi to one more than q's,
+because C0^T takes away the first order of what q misses.
 """
 
 from collections.abc import Callable
@@ -23,6 +29,7 @@ from ._lift import lift
 
 _STARTS = (0.8, -0.8, 1.6, -1.6, 2.4, -2.4, 3.1, -3.1)  # along each coordinate, beside the neutral start
 _STEPS = 30
+_ORDERS = 4  # derivatives of q
 
 
 def generic_rows(joint: Any, rel: Pose, t: Array) -> Array:
@@ -37,9 +44,15 @@ def located_rows(misfit: Callable, rank: int, joint: Any, rel: Pose, t: Array) -
 
 
 def _rows(misfit: Callable, rank: int, joint: Any, rel: Pose, t: Array) -> Array:
-    q = _nearest(misfit, rank, joint, rel, t) if joint.nv else jnp.zeros(0, rel.translation.dtype)
-    complement = _complement(lax.stop_gradient(_slope(misfit, joint, q, rel, t)), rank)
-    return lax.stop_gradient(complement).T @ misfit(joint, q, rel, t)
+    q, S0 = _nearest(misfit, rank, *lax.stop_gradient((joint, rel, t)))
+    back = jnp.linalg.solve(_normal(S0, rank, 0.0), S0.T) if joint.nv else S0.T
+
+    def step(q, _):
+        e = misfit(joint, q, rel, t)
+        return q + back @ e, e
+
+    _, e = lax.scan(step, q, None, length=_ORDERS + 1)
+    return _complement(S0, rank).T @ e[-1]
 
 
 def _complement(S: Array, rank: int) -> Array:
@@ -65,46 +78,39 @@ def pose_misfit(joint: Any, q: Array, rel: Pose, t: Array) -> Array:
     return join(axial(E.rotation, eye(3, q)), E.translation)
 
 
-def _slope(misfit: Callable, joint: Any, q: Array, rel: Pose, t: Array) -> Array:
-    """-de/dq, (n, nv)."""
-    return -jax.jacfwd(lambda q: misfit(joint, q, rel, t))(q).reshape(-1, joint.nv)
-
-
-def _normal(S0: Array, S: Array, rank: int, damping: Any = 0.0) -> Array:
-    """S0^T S; where coordinates are redundant, with a little on the diagonal, which chooses the shortest change."""
+def _normal(S: Array, rank: int, damping: Any) -> Array:
+    """S^T S; where coordinates are redundant, with a little on the diagonal, which chooses the shortest change."""
     little = 0.0 if rank == S.shape[1] else 1e-12
-    return S0.T @ S + (damping + little) * jnp.eye(S.shape[1], dtype=S.dtype)
+    return S.T @ S + (damping + little) * jnp.eye(S.shape[1], dtype=S.dtype)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _nearest(misfit: Callable, rank: int, joint: Any, rel: Pose, t: Array) -> Array:
-    """The best of several Levenberg-Marquardt runs."""
+def _nearest(misfit: Callable, rank: int, joint: Any, rel: Pose, t: Array) -> tuple[Array, Array]:
+    """(q, S0): the best of several Levenberg-Marquardt runs side by side, from which all of them go on in the end."""
+    dtype = rel.translation.dtype
+    units, neutral = jnp.eye(joint.nv, dtype=dtype), joint.neutral().astype(dtype)
 
-    def step(_, q):
-        e, S = misfit(joint, q, rel, t), _slope(misfit, joint, q, rel, t)
-        damping = jnp.where(e @ e > 1e-12, jnp.minimum(e @ e, 1.0), 0.0)
-        return q + jnp.linalg.solve(_normal(S, S, rank, damping), S.T @ e)
+    def measure(q):
+        """e, S = -de/dq, and how bad q is; the skew part vanishes at half a turn too."""
+        push = lambda d: jax.jvp(lambda q: misfit(joint, q, rel, t), (q,), (d,))
+        e, S = jax.vmap(push, out_axes=(None, 1))(units)
+        turned = (joint.pose(q, t).rotation * rel.rotation).sum()
+        return e, -S, jnp.where(turned < 1.0, 10.0, 0.0) + e @ e
 
-    def run(start):
-        q = lax.fori_loop(0, _STEPS, step, start)
-        e = misfit(joint, q, rel, t)
-        turned = joint.pose(q, t).inverse() @ rel
-        flipped = jnp.trace(turned.rotation) < 1.0  # the skew part vanishes at half a turn too
-        return q, jnp.where(flipped, 10.0, 0.0) + e @ e
+    rows = jax.eval_shape(misfit, joint, neutral, rel, t).shape[0]
+    if not joint.nv:
+        return neutral, jnp.zeros((rows, 0), dtype)
 
-    units = jnp.eye(joint.nv, dtype=rel.translation.dtype)
-    neutral = joint.neutral().astype(units.dtype)
+    def step(k, carry):
+        q, _ = carry
+        e, S, error = jax.vmap(measure)(q)
+        first = jnp.argmin(error > error.min() + 1e-12)  # of the equally good
+        chosen = jnp.where(k < _STEPS, jnp.arange(len(q)), first)
+        q, e, S = q[chosen], e[chosen], S[chosen]
+        size = (e * e).sum(1)
+        damping = jnp.where(size > 1e-12, jnp.minimum(size, 1.0), 0.0)
+        way = lambda S, e, damping: jnp.linalg.solve(_normal(S, rank, damping), S.T @ e)
+        return q + jax.vmap(way)(S, e, damping), S[0]
+
     starts = jnp.concatenate([neutral[None], *(neutral + s * units for s in _STARTS)])
-    found, errors = jax.vmap(run)(starts)
-    best = found[jnp.argmin(errors > errors.min() + 1e-12)]  # the first of the equally good
-    return lax.fori_loop(0, 3, step, best)  # exact, whichever start it came from
-
-
-@_nearest.defjvp
-def _nearest_rule(misfit, rank, primals, tangents):
-    joint, rel, t = primals
-    q = _nearest(misfit, rank, joint, rel, t)
-    S = _slope(misfit, joint, q, rel, t)
-    S0 = lax.stop_gradient(S)
-    change = jax.jvp(lambda joint, rel, t: misfit(joint, q, rel, t), primals, tangents)[1]
-    return q, jnp.linalg.solve(_normal(S0, S, rank), S0.T @ change)
+    q, S0 = lax.fori_loop(0, _STEPS + 3, step, (starts, jnp.zeros((rows, joint.nv), dtype)))
+    return q[0], S0
