@@ -13,19 +13,16 @@ A step leaves the manifold by its error. The nearest state on it, in the metric 
 and again until nothing is left. The derivative of the nearest state is (3) once more: `settled`.
 """
 
-from collections.abc import Callable
-
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ._batch import ImplicitRule, apply_implicit, batch_last, lift
-from ._closure import all_rows, jacobian_rows, positions, rates, row_loads, row_values, spread
+from ._closure import all_rows, jacobian_rows, positions, rates, row_loads, row_values
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._dynamics import loads, mass_solve, project, tree_forward_dynamics
-from ._follow import response
+from ._follow import follower_loads, response, rows_among, slopes, with_multipliers
 from ._kinematics import moved, qdot, unit_quaternions
 from ._loads import connection_loads, follows, with_connections
 from ._model import Model
@@ -180,20 +177,7 @@ _rule_back = ImplicitRule(
 
 
 def _with_lam(model: Model, u: Array, lam: Array, chosen: Array) -> Array:
-    """The inputs with the followed multipliers behind them."""
-    s = put(lam, chosen, model.nc)[model.followed]
-    return jnp.concatenate(spread(u, s))
-
-
-def _follower_loads(model: Model, c: Configuration, q, v, V, t, z, u, on) -> Callable[[Array], Array]:
-    """The loads (nv,) of connections that follow, by the multipliers."""
-
-    def loads_at(s: Array) -> Array:
-        nothing = jnp.zeros((*V.shape[:-1], 1), q.dtype), jnp.zeros((model.nv, 1), q.dtype)
-        F, tau = with_connections(model, c, q, v, V, t, z, jnp.concatenate(spread(u, s)), on, *nothing, follows)
-        return tau - project(model, c, F)
-
-    return loads_at
+    return with_multipliers(u, put(lam, chosen, model.nc)[model.followed])
 
 
 def _forward_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback) -> tuple[Array, Array]:
@@ -201,16 +185,17 @@ def _forward_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback) -
     J = world_inertias(model, c)
     V, bias = twists(model, c, q, v, t)
     F = loads(model, c, J, V, accelerations(model, c, bias, None), ())
-    unknown = jnp.concatenate([u, jnp.zeros((len(model.followed), u.shape[-1]), u.dtype)])
+    unknown = with_multipliers(u, jnp.zeros((len(model.followed), 1), u.dtype))
     F, tau = with_connections(model, c, q, v, V, t, z, unknown, on, F, tau, lambda group: not follows(group))
     rows = _rows_at(model, c, q, v, V, bias, t)
     value = row_values(rows, c)
     if feedback is not None:
         value = value + _pull_back(model, c, q, v, V, t, feedback)
     G, many = pick(jacobian_rows(model, c, rows), chosen), not by_rows(model.nc, model.nv)
-    K = response(prepare_chosen(model.topology, c.columns, J, G, _found(chosen, q), many), chosen, model.followed)
-    more = _follower_loads(model, c, q, v, V, t, z, u, on)
-    return K.settle(tau - project(model, c, F), -pick(value, chosen), more)
+    K = prepare_chosen(model.topology, c.columns, J, G, _found(chosen, q), many)
+    more = follower_loads(model, c, q, v, V, t, z, u, on)
+    settle = response(K, rows_among(model.followed, chosen)).settle
+    return settle(tau - project(model, c, F), -pick(value, chosen), more)
 
 
 def _residual_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback, y, ready) -> tuple[Array, Array]:
@@ -225,11 +210,8 @@ def _residual_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback, 
 def _prepare_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback, y):
     c = configuration(model, q, t)
     V, _ = twists(model, c, q, v, t)
-    more = _follower_loads(model, c, q, v, V, t, z, u, on)
-    s = put(y[1], chosen, model.nc)[model.followed]
-    unit = jnp.broadcast_to(jnp.eye(len(s), dtype=s.dtype)[..., None], (len(s), *s.shape))
-    W_s = jax.vmap(lambda e: jax.jvp(more, (s,), (e,))[1], out_axes=1)(unit)
-    return response(_factors(model, chosen, q, t), chosen, model.followed), W_s
+    W_s = slopes(follower_loads(model, c, q, v, V, t, z, u, on), put(y[1], chosen, model.nc)[model.followed])
+    return response(_factors(model, chosen, q, t), rows_among(model.followed, chosen)), W_s
 
 
 _rule_following = ImplicitRule(

@@ -17,10 +17,9 @@ _TRIALS = 80
 _HALVINGS = 8
 
 
-def root(residual: Callable[[Array], Array], start: Array, first: Callable[[Array], Array] | None = None) -> Array:
-    """s (n,) with residual(s) = 0, from `start`, which has no derivative; `first`: see `newton`."""
-    solve = lambda residual, start: newton(residual, start, first)
-    return lax.custom_root(jax.jit(residual), lax.stop_gradient(start), solve, _solve)  # jit: it is traced once
+def root(residual: Callable[[Array], Array], start: Array) -> Array:
+    """s (n,) with residual(s) = 0, from `start`, which has no derivative."""
+    return lax.custom_root(jax.jit(residual), lax.stop_gradient(start), newton, _solve)  # jit: it is traced once
 
 
 def newton(residual: Callable[[Array], Array], start: Array, first: Callable[[Array], Array] | None = None) -> Array:
