@@ -76,8 +76,9 @@ def dynamics(
     """
     q, v, tau = check_motion(model, q, v, "tau", tau)
     t, wrenches = as_time(t, q), as_wrenches(wrenches)
-    inner = check_inner(model, q, v, tau, t, wrenches, z, u, on)
-    vd, lam = lift(constrained_dynamics, model, q, v, tau, t, wrenches, *inner)
+    inner = _check_inner(model, q, z, u, on)
+    solve = _settled if len(model.followed) else constrained_dynamics
+    vd, lam = lift(solve, model, q, v, tau, t, wrenches, *inner)
     return Dynamics(vd, lam, tuple((name, rows.start, rows.stop) for name, rows in model.elements.items()))
 
 
@@ -106,14 +107,17 @@ def check_inner(
 ) -> tuple[Array | None, Array | None, Array | None]:
     """(z, u, on) as `dynamics` describes them, u with the followed multipliers behind it; z and u are None, and so no
     part of a program, without connections."""
-    z, u, on = check_states(model, z, q), check_inputs(model, u, q), check_switches(model, on, q)
-    if not model.connections:
-        return None, None, on
+    z, u, on = _check_inner(model, q, z, u, on)
     if not len(model.followed):
         return z, u, on
-    settle = lambda *args: apply_implicit(_settle, _rule_following, *args)
-    lam = lift(settle, model, q, v, tau, t, wrenches, z, u, on)[1]
+    lam = lift(_settled, model, q, v, tau, t, wrenches, z, u, on)[1]
     return z, jnp.concatenate([u, lam[model.followed]]), on
+
+
+def _check_inner(model: Model, q: Array, z, u, on) -> tuple[Array | None, Array | None, Array | None]:
+    """The same without the multipliers."""
+    z, u, on = check_states(model, z, q), check_inputs(model, u, q), check_switches(model, on, q)
+    return (z, u, on) if model.connections else (None, None, on)
 
 
 # --- batch axis last from here on ---------------------------------------------------------------------------------
@@ -203,6 +207,10 @@ _rule = ImplicitRule(_residual, _solve, prepare=_prepare)
 
 
 # --- loads that follow multipliers, which are then unknown: u comes without them ----------------------------------
+
+
+def _settled(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on) -> tuple[Array, Array]:
+    return apply_implicit(_settle, _rule_following, model, q, v, tau, t, wrenches, z, u, on)
 
 
 def _settle(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on) -> tuple[Array, Array]:
