@@ -4,22 +4,25 @@
 
 Sol 1983, 9.3. The pump of experiment 10; rolling is replaced by the traction of an elastohydrodynamic film, whose
 normal load is the multiplier of the contact, and the pin by a journal bearing of 6 um clearance: displacements of a
-micrometre beside 10 mm of lift, and relaxation in 1e-7 s beside a turn of 60 ms. The implicit solver takes a few
-hundred steps. Its tolerance is 1e-10 m for the eccentricity and 1e-7 m/s for its rate.
+micrometre beside 10 mm of lift, and relaxation in 1e-7 s beside a turn of 60 ms. The implicit solver takes 730 steps
+for 160 degrees; most of them where pieces of the profile meet and the curvature jumps.
 
-What Sol does not give is chosen (`configs/`): masses, spring, widths, and the fuel's pressure and area, whose product is
-taken such that the largest pressure of Hertz is his 975 N/mm2. What then comes out, beside his figures:
+What Sol does not give is chosen (`configs/`): masses, spring, widths, and the product of the fuel's pressure and area,
+which is taken such that the largest pressure of Hertz is near his 975 N/mm2. What comes out, and what he has:
 
-    film of the contact, mean        0.26 um     0.06 um at least, on the transition arcs     (independent of the choice:
-                                                 they hang on the geometry, little on loads)
-    slip at most                     33 %        depends on inertia of the roller and friction of the bearing, chosen
-    eccentricity of the bearing      10 to 50 %  its length is chosen; a short bearing here, a finite one there
-    traction                         Johnson and Tevaarwerk here, Houpert there: same shape
-    drive torque                     his figure has no readable scale
+    film of the contact, mean    0.285 um   0.26        it hangs on the geometry that experiment 10 finds; a little on
+                     smallest    0.048 um   0.06        spring and width; his formula of the film is not known
+    slip on the lines            16 %       -           inertia of the roller, friction of the bearing and traction
+         at the top              1 %        33 %        (Johnson and Tevaarwerk here, Houpert there) decide it: chosen
+         end of the line         143 %      -           entrainment falls to a ninth there, and slip is related to it
+    slip changes its sign at     -151 deg   -145 deg    as above
+    eccentricity                 2 to 50 %  10 to 50 %  the length of the bearing is chosen; short here, finite there
+    torque, largest              17 N m     -           his figure has no readable scale
 
-The balance of energy, power of the drive and the fuel = change of energy + heat, is integrated by Gauss's rule between
-the angles where the profile or the fuel has a corner: the requested times are its nodes. At last the slope of the largest
-Hertz pressure by the transition radius, beside differences. The figure goes to `out/`.
+The balance of energy, power of the drive and the fuel = change of energy + heat, is integrated by Gauss's rule: its
+nodes are the requested times. It closes to 6e-4 of the work: the load of the film follows its rate (1e6 N s/m), and
+with it the torque, so the tolerance of the rate, 1e-7 m/s, shows. At last the slope of the largest Hertz pressure by
+the transition radius, beside differences, which must be large to rise above the same noise. The figure goes to `out/`.
 """
 
 import jax
@@ -82,8 +85,8 @@ def pump(rt, c):
     )
 
 
-# 2. Times at the nodes of Gauss's rule, in panels that end where something has a corner; and the weights. The film shifts
-#    the corners of the profile by a thousandth of a degree: each is inside a narrow panel of its own.
+# 2. Times at the nodes of Gauss's rule, in panels that end where something has a corner; and the weights. The film
+#    shifts the corners of the profile by a thousandth of a degree: each is inside a narrow panel of its own.
 def panels(c):
     rb, top, rt = c["base_radius"], c["base_radius"] + c["lift"], c["transition_radius"]
     half = np.radians(c["top_angle"])
@@ -135,23 +138,22 @@ def run(rt, c, state, ts):
 
 def main(c):
     ts, weights = panels(c)
-    go = jax.jit(lambda rt, *more: jax.jvp(lambda rt: run(rt, *more), (rt,), (1.0,), has_aux=True))
-    rt, h = c["transition_radius"], c["difference"]
-    see = lambda rt: go(rt, c, begin(c), ts)
-    peak, slope, (traj, film, torque) = see(rt)
-    steps = int(traj.stats.steps)
+    rt, h, start = c["transition_radius"], c["difference"], begin(c)
+    along = jax.jit(lambda rt: jax.jvp(lambda rt: run(rt, c, start, ts), (rt,), (1.0,), has_aux=True))
+    alone = jax.jit(lambda rt: (lambda peak, rest: (peak, None, rest))(*run(rt, c, start, ts)))
+    see = along if h else alone  # without differences the slope is not asked for: a third of the time to compile
+    _, slope, (traj, film, torque) = see(rt)
     print(f"{traj!r}")
-    assert traj.result == mb.RESULTS.successful and steps <= c["most_steps"]
+    assert traj.result == mb.RESULTS.successful and int(traj.stats.steps) <= c["most_steps"]
 
     # 4. Energy: what goes in and what becomes heat, against what is stored.
     summed = lambda power: float(weights @ np.asarray(power)[1:-1])
-    work, fuel = summed(torque * traj.speed("q1")), summed(traj.supply())
-    heat, stored = summed(traj.dissipation()), float(traj.energy()[-1] - traj.energy()[0])
-    moved = summed(jnp.abs(torque * traj.speed("q1")))
+    power = torque * traj.speed("q1")
+    work, moved, fuel, heat = (summed(p) for p in (power, jnp.abs(power), traj.supply(), traj.dissipation()))
+    stored = float(traj.energy()[-1] - traj.energy()[0])
     left = work + fuel - heat - stored
-    print(
-        f"drive {work:+.5f} J, fuel {fuel:+.5f}, heat {heat:.5f}, stored {stored:+.5f}: open by {left:.1e} of {moved:.3f} J"
-    )
+    print(f"drive {work:+.5f} J, fuel {fuel:+.5f}, heat {heat:.5f}, stored {stored:+.5f}", end="; ")
+    print(f"open by {left:.1e} of {moved:.3f} J that go to and fro")
     assert abs(left) < c["closure"] * moved
 
     # 5. The figures of the book.
@@ -160,14 +162,13 @@ def main(c):
     mean = float(weights @ thin[1:-1] / weights.sum())
     print(f"EHD film {mean:.3f} um on average (Sol 0.26), {thin.min():.3f} at least (0.06)")
     print(f"slip at most {100 * slip[1:].max():.0f} % (33), eccentricity at most {100 * gap.max():.0f} % (10 to 50)")
-    print(
-        f"Hertz at most {1e-6 * film.pressure.max():.0f} N/mm2 (975), smooth {1e-6 * peak:.0f}; torque {-torque.min():.1f} N m"
-    )
-    difference = float(see(rt + h)[0] - see(rt - h)[0]) / (2 * h)
-    print(
-        f"d peak / d transition radius: {1e-9 * slope:.5f} N/mm2 per um, differences {1e-9 * difference:.5f}, in {steps} steps"
-    )
-    assert np.isclose(slope, difference, rtol=c["agreement"])
+    print(f"Hertz at most {1e-6 * film.pressure.max():.0f} N/mm2 (975); torque at most {-torque.min():.1f} N m")
+    assert 0.2 < mean < 0.35 and 0.03 < thin.min() < 0.08 and gap.max() < 0.6
+    assert 900e6 < film.pressure.max() < 1050e6
+    if h:
+        difference = float(see(rt + h)[0] - see(rt - h)[0]) / (2 * h)
+        print(f"d peak / d transition radius: {1e-12 * slope:.5f}, differences {1e-12 * difference:.5f} N/mm2 per um")
+        assert np.isclose(slope, difference, rtol=c["agreement"])
     angle = np.degrees(np.asarray(traj.q[:, 0]))
     spin = np.asarray(traj.speed("gap"))[:, 2]
     mb.draw(
