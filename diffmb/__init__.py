@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from ._constraints._coupling import gear as gear
     from ._constraints._coupling import rack as rack
     from ._constraints._coupling import screw_coupling as screw_coupling
+    from ._constraints._curve_contact import CurveContact as CurveContact
     from ._constraints._drive import AccelerationDrive as AccelerationDrive
     from ._constraints._drive import PositionDrive as PositionDrive
     from ._constraints._drive import VelocityDrive as VelocityDrive

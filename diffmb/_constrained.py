@@ -26,8 +26,8 @@ from ._closure import Rows as ElementRows, all_rows, jacobian_rows, row_loads, r
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._dynamics import Pairs, check_motion, loads, mass_solve, project, tree_forward_dynamics
 from ._errors import MechanismError
-from ._follow import with_followed
-from ._loads import heat_and_supply, with_connections
+from ._follow import follower_loads, response, rows_among, slopes, with_multipliers
+from ._loads import follows, heat_and_supply, with_connections
 from ._model import Model
 from ._names import nearest
 from ._saddle import Rows, Speeds, by_rows, prepare, prepare_rows, prepare_speeds
@@ -76,8 +76,9 @@ def dynamics(
     """
     q, v, tau = check_motion(model, q, v, "tau", tau)
     t, wrenches = as_time(t, q), as_wrenches(wrenches)
-    inner = check_inner(model, q, v, tau, t, wrenches, z, u, on)
-    vd, lam = lift(constrained_dynamics, model, q, v, tau, t, wrenches, *inner)
+    inner = _check_inner(model, q, z, u, on)
+    solve = _settled if len(model.followed) else constrained_dynamics
+    vd, lam = lift(solve, model, q, v, tau, t, wrenches, *inner)
     return Dynamics(vd, lam, tuple((name, rows.start, rows.stop) for name, rows in model.elements.items()))
 
 
@@ -106,11 +107,17 @@ def check_inner(
 ) -> tuple[Array | None, Array | None, Array | None]:
     """(z, u, on) as `dynamics` describes them, u with the followed multipliers behind it; z and u are None, and so no
     part of a program, without connections."""
+    z, u, on = _check_inner(model, q, z, u, on)
+    if not len(model.followed):
+        return z, u, on
+    lam = lift(_settled, model, q, v, tau, t, wrenches, z, u, on)[1]
+    return z, jnp.concatenate([u, lam[model.followed]]), on
+
+
+def _check_inner(model: Model, q: Array, z, u, on) -> tuple[Array | None, Array | None, Array | None]:
+    """The same without the multipliers."""
     z, u, on = check_states(model, z, q), check_inputs(model, u, q), check_switches(model, on, q)
-    if not model.connections:
-        return None, None, on
-    multipliers = lambda u: lift(constrained_dynamics, model, q, v, tau, t, wrenches, z, u, on)[1]
-    return z, with_followed(model, u, multipliers), on
+    return (z, u, on) if model.connections else (None, None, on)
 
 
 # --- batch axis last from here on ---------------------------------------------------------------------------------
@@ -197,3 +204,48 @@ def _solve(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on, y, ready, b) -
 
 
 _rule = ImplicitRule(_residual, _solve, prepare=_prepare)
+
+
+# --- loads that follow multipliers, which are then unknown: u comes without them ----------------------------------
+
+
+def _settled(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on) -> tuple[Array, Array]:
+    return apply_implicit(_settle, _rule_following, model, q, v, tau, t, wrenches, z, u, on)
+
+
+def _settle(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on) -> tuple[Array, Array]:
+    c = configuration(model, q, t)
+    J = world_inertias(model, c)
+    V, own = twists(model, c, q, v, t)
+    A = accelerations(model, c, own, None)
+    unknown = with_multipliers(u, jnp.zeros((len(model.followed), 1), u.dtype))
+    F, others = loads(model, c, J, V, A, wrenches), lambda group: not follows(group)
+    F, tau = with_connections(model, c, q, v, V, t, z, unknown, on, F, tau, others)
+    rows = held_rows(model, c, q, v, None, V, A, t, on)
+    settle = response(factors(model, c, J, rows), _followed_rows(model, q)).settle
+    return settle(tau - project(model, c, F), -row_values(rows, c), follower_loads(model, c, q, v, V, t, z, u, on))
+
+
+def _followed_rows(model: Model, q: Array) -> Array:
+    return rows_among(model.followed, jnp.arange(model.nc, dtype=q.dtype)[:, None])
+
+
+def _prepare_following(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on, y):
+    c = configuration(model, q, t)
+    V, _ = twists(model, c, q, v, t)
+    ready = _prepare(model, q, v, tau, t, wrenches, z, u, on, y)
+    W_s = slopes(follower_loads(model, c, q, v, V, t, z, u, on), y[1][model.followed])
+    return ready, response(ready[0], _followed_rows(model, q)), W_s
+
+
+def _residual_following(model: Model, q, v, tau, t, wrenches: Pairs, z, u, on, y, ready) -> tuple[Array, Array]:
+    u = with_multipliers(u, y[1][model.followed])
+    return _residual(model, q, v, tau, t, wrenches, z, u, on, y, ready[0])
+
+
+_rule_following = ImplicitRule(
+    _residual_following,
+    lambda *args: args[-2][1].solve(args[-2][2], *args[-1]),
+    lambda *args: args[-2][1].solve_transposed(args[-2][2], *args[-1]),
+    _prepare_following,
+)

@@ -10,7 +10,7 @@ strains (`_connections/_abstract.py`). Connections of one kind are one call. A s
 connection and its energy; its states go on. Batch axis last.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -80,10 +80,14 @@ def _switches(model: Model, on: Array | None) -> Iterator[Any]:
         start += len(group.names)
 
 
-def _own_loads(model: Model, readings: list[Reading], on: Array | None) -> list[tuple[Group, Place | None, Array]]:
-    """(1) of every group, (e, 6 or k, batch), in the axes of the second markers."""
+def _own_loads(
+    model: Model, readings: list[Reading], on: Array | None, those: Callable[[Group], bool] = lambda group: True
+) -> list[tuple[Group, Place | None, Array]]:
+    """(1) of `those` groups, (e, 6 or k, batch), in the axes of the second markers."""
     found = []
     for (group, where, (t, *rest)), factor in zip(readings, _switches(model, on), strict=True):
+        if not those(group):
+            continue
         w = each(lambda kind, *rest: exerted(kind, t, *rest))(group.kind, *rest)
         w = w if on is None else w * factor.reshape(len(group.names), *(1,) * (w.ndim - 2), -1)
         found.append((group, where, w.reshape(-1, *w.shape[-2:])))
@@ -114,14 +118,23 @@ def connection_loads(model: Model, c: Configuration, q, v, V: Array, t, z, u, on
     return *scatter(model, _own_loads(model, readings, on), c.columns), _rates(readings, z)
 
 
-def with_connections(model: Model, c: Configuration, q, v, V: Array, t, z, u, on, F: Array, tau: Array) -> tuple:
-    """The loads F that move the bodies less the wrenches of the connections, and tau with their loads on the speeds."""
+def with_connections(
+    model: Model, c: Configuration, q, v, V: Array, t, z, u, on, F: Array, tau: Array,
+    those: Callable[[Group], bool] = lambda group: True,
+) -> tuple:  # fmt: skip
+    """The loads F that move the bodies less the wrenches of `those` connections, and tau with their loads on the
+    speeds."""
     if not model.connections:
         return F, tau
-    parts = _own_loads(model, _readings(model, c, q, v, V, t, z, u), on)
+    parts = _own_loads(model, _readings(model, c, q, v, V, t, z, u), on, those)
     wrenches, direct = scatter(model, parts, c.columns)
     between, joints = (any(isinstance(g, kind) for g, _, _ in parts) for kind in (MarkerGroup, CoordinateGroup))
     return F - wrenches if between else F, tau + direct if joints else tau
+
+
+def follows(group: Group) -> bool:
+    """Whether the loads of its connections depend on multipliers."""
+    return bool(group.kind.follows)
 
 
 def loads_by_group(model: Model, c: Configuration, q, v, V: Array, t, z, u, on) -> list[tuple[Group, Array]]:

@@ -22,9 +22,9 @@ from ._batch import ImplicitRule, apply_implicit, batch_last, lift
 from ._closure import all_rows, jacobian_rows, positions, rates, row_loads, row_values
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._dynamics import loads, mass_solve, project, tree_forward_dynamics
-from ._follow import with_followed
+from ._follow import follower_loads, response, rows_among, slopes, with_multipliers
 from ._kinematics import moved, qdot, unit_quaternions
-from ._loads import connection_loads
+from ._loads import connection_loads, follows, with_connections
 from ._model import Model
 from ._pseudo_inverse import product
 from ._saddle import by_rows, choose_rows, pick, prepare_chosen, put
@@ -37,14 +37,15 @@ def rates_of(model: Model, chosen: Array, q, v, z, tau, u, t, on: Array | None, 
     bare = eqx.tree_at(lambda m: m.connections, model, ())
     if not model.connections:
         return _accelerations_of(bare, chosen, q, v, tau, t, feedback)[0], z
-
-    def multipliers(u: Array) -> Array:
-        loads = tau + connection_motion(model, q, v, t, z, u, on)[0]
-        lam = _accelerations_of(bare, chosen, q, v, loads, t, feedback)[1]
-        return lift(lambda lam, chosen: put(lam, chosen, model.nc), lam, chosen)
-
-    more, zd = connection_motion(model, q, v, t, z, with_followed(model, u, multipliers), on)
-    return _accelerations_of(bare, chosen, q, v, tau + more, t, feedback)[0], zd
+    if not len(model.followed):
+        more, zd = connection_motion(model, q, v, t, z, u, on)
+        return _accelerations_of(bare, chosen, q, v, tau + more, t, feedback)[0], zd
+    run = lambda *x: apply_implicit(_forward_following, _rule_following, *x)
+    vd, lam = lift(run, model, chosen, q, v, z, u, tau, t, on, feedback)
+    if not model.nz:
+        return vd, z
+    u = lift(lambda *x: _with_lam(model, *x), u, lam, chosen)
+    return vd, connection_motion(model, q, v, t, z, u, on)[1]
 
 
 def _accelerations_of(model: Model, chosen: Array, q, v, tau, t, feedback) -> tuple[Array, Array]:
@@ -172,6 +173,52 @@ def _solve(*args) -> tuple[Array, Array]:
 _rule = ImplicitRule(_residual, _solve, prepare=lambda model, chosen, q, v, tau, t, y: _factors(model, chosen, q, t))
 _rule_back = ImplicitRule(
     _residual_back, _solve, prepare=lambda model, chosen, q, v, tau, t, a, y: _factors(model, chosen, q, t)
+)
+
+
+def _with_lam(model: Model, u: Array, lam: Array, chosen: Array) -> Array:
+    return with_multipliers(u, put(lam, chosen, model.nc)[model.followed])
+
+
+def _forward_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback) -> tuple[Array, Array]:
+    c = configuration(model, q, t)
+    J = world_inertias(model, c)
+    V, bias = twists(model, c, q, v, t)
+    F = loads(model, c, J, V, accelerations(model, c, bias, None), ())
+    unknown = with_multipliers(u, jnp.zeros((len(model.followed), 1), u.dtype))
+    F, tau = with_connections(model, c, q, v, V, t, z, unknown, on, F, tau, lambda group: not follows(group))
+    rows = _rows_at(model, c, q, v, V, bias, t)
+    value = row_values(rows, c)
+    if feedback is not None:
+        value = value + _pull_back(model, c, q, v, V, t, feedback)
+    G, many = pick(jacobian_rows(model, c, rows), chosen), not by_rows(model.nc, model.nv)
+    K = prepare_chosen(model.topology, c.columns, J, G, _found(chosen, q), many)
+    more = follower_loads(model, c, q, v, V, t, z, u, on)
+    settle = response(K, rows_among(model.followed, chosen)).settle
+    return settle(tau - project(model, c, F), -pick(value, chosen), more)
+
+
+def _residual_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback, y, ready) -> tuple[Array, Array]:
+    """(1) or (2) with tau a function of lam."""
+    c = configuration(model, q, t)
+    V, _ = twists(model, c, q, v, t)
+    F = jnp.zeros((*V.shape[:-1], 1), q.dtype)
+    F, tau = with_connections(model, c, q, v, V, t, z, _with_lam(model, u, y[1], chosen), on, F, tau)
+    return _residual_back(model, chosen, q, v, tau - project(model, c, F), t, feedback, y, ready)
+
+
+def _prepare_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback, y):
+    c = configuration(model, q, t)
+    V, _ = twists(model, c, q, v, t)
+    W_s = slopes(follower_loads(model, c, q, v, V, t, z, u, on), put(y[1], chosen, model.nc)[model.followed])
+    return response(_factors(model, chosen, q, t), rows_among(model.followed, chosen)), W_s
+
+
+_rule_following = ImplicitRule(
+    _residual_following,
+    lambda *args: args[-2][0].solve(args[-2][1], *args[-1]),
+    lambda *args: args[-2][0].solve_transposed(args[-2][1], *args[-1]),
+    _prepare_following,
 )
 
 

@@ -13,41 +13,53 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-_ITERATIONS = 50
+_TRIALS = 80
 _HALVINGS = 8
 
 
 def root(residual: Callable[[Array], Array], start: Array) -> Array:
     """s (n,) with residual(s) = 0, from `start`, which has no derivative."""
-    return lax.custom_root(jax.jit(residual), lax.stop_gradient(start), _newton, _solve)  # jit: it is traced once
+    return lax.custom_root(jax.jit(residual), lax.stop_gradient(start), newton, _solve)  # jit: it is traced once
 
 
-def _newton(residual: Callable[[Array], Array], start: Array) -> Array:
-    size = lambda a: jnp.abs(a).max()
+def newton(residual: Callable[[Array], Array], start: Array, first: Callable[[Array], Array] | None = None) -> Array:
+    """(1), for s (n,), or (n, batch) where each sample goes its own way. No derivative goes through it.
+
+    A turn evaluates residual and slope where s might go, and says where to look next: a program holds them once,
+    whatever is tried, and a residual may be all the dynamics of a mechanism. `first(r)` is the step to take from
+    `start`, if it is not Newton's.
+    """
+    size = lambda a: jnp.abs(a).max(0)
     eps = np.finfo(start.dtype).eps
     far = lambda s, step: size(step) > eps**0.6 * (1e-3 + size(s))
+    columns = jnp.eye(len(start), dtype=start.dtype).reshape(len(start), len(start), *(1,) * (start.ndim - 1))
+    columns = jnp.broadcast_to(columns, (len(start), *start.shape))
 
-    def once(carry):
-        s, r, _, count = carry
-        step = _solve_matrix(jax.jacfwd(residual)(s), r)
+    def turn(carry):
+        tried, s, reached, step, halvings, count = carry
+        r, slope = jax.vmap(lambda e: jax.jvp(residual, (tried,), (e,)), out_axes=(None, 1))(columns)
+        good = (size(r) <= reached) | (halvings >= _HALVINGS) | ~far(tried, step)
+        new, reach = solve_matrix(slope, r), size(r)
+        if first is not None:
+            new, reach = jnp.where(count == 0, -first(r), new), jnp.where(count == 0, jnp.inf, reach)
+        keep = lambda new, old: jnp.where(good, new, old)
+        s, reached, step, halvings = keep(tried, s), keep(reach, reached), keep(new, step), keep(0, halvings + 1)
+        return s - 0.5**halvings * step, s, reached, step, halvings, count + 1
 
-        def shorter(inner):
-            part, _, tried = inner
-            return 0.5 * part, residual(s - 0.5 * part * step), tried + 1
-
-        worse = lambda inner: ~(size(inner[1]) <= size(r)) & (inner[2] < _HALVINGS) & far(s, step)
-        whole = jnp.ones((), s.dtype)
-        part, new, _ = lax.while_loop(worse, shorter, (whole, residual(s - step), jnp.asarray(0)))
-        return s - part * step, new, step, count + 1
-
-    going = lambda carry: far(carry[0], carry[2]) & (carry[3] < _ITERATIONS)
-    s, _, step, _ = lax.while_loop(going, once, (start, residual(start), jnp.full_like(start, jnp.inf), jnp.asarray(0)))
-    return jnp.where(far(s, step), jnp.nan, s)
+    going = lambda carry: far(carry[1], carry[3]).any() & (carry[5] < _TRIALS)
+    unknown, none = jnp.full_like(start, jnp.inf), jnp.zeros(start.shape[1:], int)
+    begin = (start, start, size(unknown), unknown, none, jnp.zeros((), int))
+    tried, s, _, step, _, _ = lax.while_loop(going, turn, begin)
+    return jnp.where(far(s, step), jnp.nan, tried)
 
 
 def _solve(linear: Callable[[Array], Array], b: Array) -> Array:
-    return _solve_matrix(jax.jacfwd(linear)(jnp.zeros_like(b)), b)
+    return solve_matrix(jax.jacfwd(linear)(jnp.zeros_like(b)), b)
 
 
-def _solve_matrix(A: Array, b: Array) -> Array:
-    return b / A[0, 0] if b.shape[0] == 1 else jnp.linalg.solve(A, b)
+def solve_matrix(A: Array, b: Array) -> Array:
+    """A^-1 b, components first: (n, n, ...) and (n, ...)."""
+    if len(b) == 1:
+        return b / A[0]
+    x = jnp.linalg.solve(jnp.moveaxis(A, (0, 1), (-2, -1)), jnp.moveaxis(b, 0, -1)[..., None])
+    return jnp.moveaxis(x[..., 0], -1, 0)

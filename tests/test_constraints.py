@@ -17,6 +17,7 @@ from diffmb import _constraints
 from diffmb._constraints._abstract import AbstractConstraint, AbstractCoupling, AbstractElement, bare
 from diffmb._constraints._cam import CamContact, RollingOnProfile
 from diffmb._constraints._coupling import Coordinates, Coupling, LinearCoupling
+from diffmb._constraints._curve_contact import CurveContact
 from diffmb._constraints._cut_joint import CutJoint
 from diffmb._constraints._points import Distance, PointOnLine, PointOnPath, PointOnPlane, PointOnSurface
 from diffmb._constraints._prescribed_pose import PrescribedPose
@@ -63,6 +64,15 @@ def egg(count=11):
     return np.stack([1.3 * np.cos(a) + 0.1 * np.cos(2 * a), np.sin(a)], 1)
 
 
+def bowl(s, params):
+    return jnp.stack([s, params[0] * s**2 + params[1] * s**3])
+
+
+def wheel(s, radius):
+    """Walked clockwise, so that what rolls on it is to its left."""
+    return radius * jnp.stack([jnp.sin(s), jnp.cos(s)])
+
+
 CAM = (1.0, 0.6, 0.7, 0.25, 0.4)
 HOLLOW = [((0.0, 0.0), 1.0), Arcs((1.7, -0.9), -0.4), ((2.4, 0.0), 0.5), Arcs((1.7, 0.9), -0.4)]
 # Each with a place (rotation vector, translation) near the manifold.
@@ -81,6 +91,11 @@ EXAMPLES = {
     "knife edge": (CamContact(*ENDS, SplineProfile(egg())), (0.0, 0.1, 0.7), (-1.0, 0.6, 0.1)),
     "rolling cam": (RollingOnProfile(*ENDS, cam_profile(*CAM), 0.4), (0.0, 0.1, 0.7), (-1.1, 0.9, 0.1)),
     "rolling egg": (RollingOnProfile(*ENDS, SplineProfile(egg()), 0.3), (0.0, 0.1, 0.7), (1.1, 1.0, 0.1)),
+    "curves": (
+        CurveContact(*ENDS, (bowl, wheel), ((0.3, 0.05), 0.6), ((-1.5, 1.5), (0.0, 2 * np.pi))),
+        (0.0, 0.1, 0.7),
+        (0.3, 0.7, 0.1),
+    ),
     "user": (Constraint(*ENDS, breathing, 0.5), (0.1, 0.2, 0.3), (0.6, -0.6, 0.8)),
     "user Pfaff": (Nonholonomic(*ENDS, drifting_blade, 0.5), (0.1, 0.2, 0.3), (0.6, -0.6, 0.8)),
     "gear": (LinearCoupling("c", {"a": 2.0, ("b", 1): -0.5, "d": 0.3}, 0.4),),
@@ -356,6 +371,23 @@ def test_skate_is_that_of_sol():
     R = Rotation.from_euler("z", angle).as_matrix()
     twist = np.concatenate([np.zeros(3), R.T @ [y1d, y2d, 0.0]])
     close(rows_of(Skate(*ENDS), R, (0, 0, 0), twist)[1], -np.cos(angle) * (np.tan(angle) * y1d - y2d), 1e-15)
+
+
+def test_circles_touch_where_their_centres_say():
+    """Outside of each other: the distance of the centres less the radii, whatever the turn; and the contact between."""
+    element = CurveContact(*ENDS, (wheel, wheel), (0.5, 0.3), ((0.0, 2 * np.pi), (0.0, 2 * np.pi)))
+    gap = jax.jit(
+        lambda angle, p: (element.phi(0.0, planar(angle, p)), element.contact(planar(angle, p), element.params))
+    )
+    for angle, p in ((0.4, (0.9, 0.3)), (-2.0, (-0.5, 0.5)), (1.0, (0.2, -0.7))):
+        value, s = gap(angle, jnp.array(p))
+        close(value, [np.hypot(*p) - 0.8], 1e-12)
+        close(wheel(s[0], 0.5), 0.5 * np.array(p) / np.hypot(*p), 1e-12)
+
+
+def planar(angle, p):
+    c, s = jnp.cos(angle), jnp.sin(angle)
+    return mb.Pose(jnp.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]]), jnp.array([p[0], p[1], 0.0]))
 
 
 def test_path_leaves_the_point_free_along_it_only():

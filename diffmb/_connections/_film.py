@@ -93,6 +93,9 @@ class CamTraction(AbstractConnection):
     def lubrication(self, x: Pose, xd: Array, lam: Array) -> Lubrication:
         """(1) to (3), from the relative pose and twist and the multiplier of the contact."""
         _, curvature, slip, U = self._surface(x, xd)
+        return self._film(curvature, slip, U, lam)
+
+    def _film(self, curvature: Array, slip: Array, U: Array, lam: Array) -> Lubrication:
         N = 0.5 * (-lam + jnp.sqrt(lam * lam + 1e-6))  # a contact does not pull
         E, R = self.modulus, 1.0 / curvature
         b = jnp.sqrt(8.0 * N * R / (jnp.pi * self.width * E))
@@ -105,7 +108,8 @@ class CamTraction(AbstractConnection):
         return Lubrication(N, slip, U, pressure, film, 2.0 * b * self.width * stress)
 
     def load(self, t: Array, x: Pose, xd: Array, z: Array, u: Array) -> Array:
-        normal, traction = self._surface(x, xd)[0], self.lubrication(x, xd, u[0]).traction
+        normal, curvature, slip, U = self._surface(x, xd)
+        traction = self._film(curvature, slip, U, u[0]).traction
         zero = jnp.zeros_like(traction)
         force = traction * jnp.stack([normal[1], -normal[0], zero])  # against the tangent
         moment = jnp.stack([zero, zero, self.radius * traction])
