@@ -87,31 +87,28 @@ def main(config):
     off = np.linalg.norm(tip - place, axis=1).max()
     print(f"forward with these torques: {int(traj.stats.steps)} steps, off the line by {off:.1e} m")
     assert off < config["back"], "forward and inverse disagree"
-    draw = lambda axes: plot(axes, config, ts, motion, torques, place, tip)
+    draw = lambda axes: plot(axes, config, ts, motion, torques, tip)
     mb.draw("out/16_robot_3r.png", draw, columns=3, size=(15, 4.4))
 
 
-def plot(axes, config, ts, motion, torques, place, tip):
+def plot(axes, config, ts, motion, torques, tip):
     q = np.asarray(motion.q)
     for k in np.linspace(0, len(ts) - 1, 7).astype(int):
-        yaw, shoulder, fore = q[k, 0], q[k, 1], q[k, 1] + q[k, 2]
+        shoulder, fore = q[k, 1], q[k, 1] + q[k, 2]
         r = np.cumsum([0, config["upper"] * np.cos(shoulder), config["fore"] * np.cos(fore)])
         z = np.cumsum([config["height"], -config["upper"] * np.sin(shoulder), -config["fore"] * np.sin(fore)])
-        shade = plt_shade(k / (len(ts) - 1))
-        axes[0].plot(r, z, "o-", color=shade, lw=2, label=f"{ts[k]:.2f} s, yaw {np.degrees(yaw):.0f} degrees")
+        part = ts[k] / ts[-1]
+        axes[0].plot(r, z, "o-", color=(0.1 + 0.75 * part, 0.35, 0.8 - 0.6 * part), lw=2)
     axes[0].plot([0, 0], [0, config["height"]], "k", lw=4)
-    axes[0].set(xlabel="reach, m", ylabel="z, m", title="the arm in its own plane", aspect="equal")
+    axes[0].plot(np.hypot(tip[:, 0], tip[:, 1]), tip[:, 2], "k:", lw=1)
+    axes[0].set(xlabel="reach, m", ylabel="z, m", title="the arm in its own plane, blue to red", aspect="equal")
     for k, name in enumerate(("yaw", "shoulder", "elbow")):
         axes[1].plot(ts, np.degrees(q[:, k]), f"C{k}", label=name)
         axes[2].plot(ts, torques[:, k], f"C{k}", label=name)
     axes[1].set(xlabel="t, s", ylabel="degrees", title="joint angles")
     axes[2].set(xlabel="t, s", ylabel="N m", title="torques by inverse dynamics")
-    for axis in axes:
+    for axis in axes[1:]:
         axis.legend(fontsize=8)
-
-
-def plt_shade(part):
-    return (0.1 + 0.75 * part, 0.35, 0.8 - 0.6 * part)
 
 
 if __name__ == "__main__":
