@@ -2,10 +2,11 @@
 
     python experiments/14_vehicle.py [config.toml]
 
-Attia 2006, section 2.5: chassis, double A-arms with knuckles in front (two loops), single A-arms at the rear, four wheels
-on radial springs and dampers: 13 bodies, 16 degrees of freedom. Masses, springs and tyres are his; he draws the geometry
-without numbers, so it is chosen (config). His front suspensions have two freedoms each, so the wheels steer by themselves,
-and stay straight because the line of the balls leans in. Radial tyres have no friction: the vehicle coasts.
+Attia 2006, section 2.5: chassis, double A-arms with knuckles in front (two loops), single A-arms at the rear, four
+wheels on radial springs and dampers: 13 bodies, 16 degrees of freedom. Masses, springs and tyres are his; he draws the
+geometry without numbers, so it is chosen (config). His front suspensions have two freedoms each, so the wheels steer by
+themselves, and stay straight because the line of the balls leans in. Radial tyres have no friction: the vehicle coasts.
+With his dampers on these levers (motion ratio 0.55) the chassis overshoots once, by a millimetre.
 
 Checked: the count of freedoms; released from rest it settles (his figures 2.5 and 2.6) where `mb.equilibrium` says; the
 energy balance, stored + heat = const, in both runs; a stated number of implicit steps; and over a bump under the right
@@ -21,7 +22,7 @@ import diffmb as mb
 jax.config.update("jax_enable_x64", True)
 
 
-# 1. Describe. Every body's frame is parallel to the chassis as built; points in the config are from the chassis's centre.
+# 1. Describe. Every body's frame is parallel to the chassis as built; points in the config are from its centre.
 def corner(config, end, side):
     """Bodies, joints and spring of one corner: `end` is "front" or "rear", `side` +1 left or -1 right."""
     at = lambda key: np.array(config[key]) * (1, side, 1)
@@ -54,8 +55,8 @@ def corner(config, end, side):
     return bodies, joints, [spring, tyre(config, name, side)]
 
 
-# 2. Springs and tyres. Each has a state of its own, the heat that its damper made, so that the energy balance is as good
-#    as the steps. The tyre is Attia's radial spring and damper (`mb.RadialTyre`) on a road that is not flat.
+# 2. Springs and tyres. Each has a state of its own, the heat that its damper made, so that the energy balance is as
+#    good as the steps. The tyre is Attia's radial spring and damper (`mb.RadialTyre`) on a road that is not flat.
 def span(t, rel, p):
     return jnp.linalg.norm(rel.translation)
 
@@ -114,11 +115,11 @@ def vehicle(config):
     bodies, joints, loads = ([x for c in corners for x in c[k]] for k in range(3))
     chassis = mb.RigidBody("chassis", config["chassis_mass"], (0, 0, 0), config["chassis_inertia"])
     built = mb.Marker("world", (0, 0, config["height"] - config["press"]))
-    gravity = (0, 0, -config["gravity"])
-    return mb.Mechanism([chassis, *bodies], [mb.Free("free", built, "chassis"), *joints], connections=loads, gravity=gravity)
+    joints, gravity = [mb.Free("free", built, "chassis"), *joints], (0, 0, -config["gravity"])
+    return mb.Mechanism([chassis, *bodies], joints, connections=loads, gravity=gravity)
 
 
-# 3. How it goes on from coordinates q with a forward speed: the smooth peak of the vertical acceleration, and the motion.
+# 3. How it goes on from q with a forward speed: the smooth peak of the vertical acceleration, and the motion.
 def go(config, numbers, q, speed, ts):
     model = mb.compile(vehicle(config | numbers))
     v = jnp.zeros(model.nv).at[model.speeds("free").start + 3].set(speed)
@@ -133,9 +134,9 @@ def report(config, title, found):
     """Steps and energy balance of a run: what is stored and what became heat stay together."""
     traj, _, stored, heat = found
     left = float(jnp.abs(stored + heat - stored[0]).max() / heat[-1])
-    steps = int(traj.stats.steps)
-    print(f"{title}: {steps} steps ({int(traj.stats.rejected)} rejected), loops open by "
-          f"{float(traj.stats.constraint_error):.0e} m; {float(heat[-1]):.1f} J of heat, balance to {left:.1e}")  # fmt: skip
+    steps, gap = int(traj.stats.steps), float(traj.stats.constraint_error)
+    print(f"{title}: {steps} steps ({int(traj.stats.rejected)} rejected), loops open by {gap:.0e} m; "
+          f"{float(heat[-1]):.1f} J of heat, balance to {left:.1e}")  # fmt: skip
     assert traj.result == mb.RESULTS.successful and steps < config["most_steps"], "more steps than stated"
     assert left < config["balance"], "energy balance"
 
@@ -177,7 +178,8 @@ def main(config):
         difference = (side(h) - side(-h)) / (2 * h * config[key])
         print(f"d peak / d {key} = {float(slopes[key]):.8e}, by differences {difference:.8e}")
         assert abs(slopes[key] / difference - 1) < config["agreement"], "derivative and differences"
-    mb.draw("out/14_vehicle.png", lambda axes: plot(axes, config, settled, ridden, rest), rows=2, columns=3, size=(15, 8))
+    draw = lambda axes: plot(axes, config, settled, ridden, rest)
+    mb.draw("out/14_vehicle.png", draw, rows=2, columns=3, size=(15, 8))
 
 
 def plot(axes, config, settled, ridden, rest):
@@ -193,9 +195,10 @@ def plot(axes, config, settled, ridden, rest):
     axes[2].set(ylabel="J", title="energy")
     traj, lift, stored, heat = ridden
     axes[3].plot(traj.ts, 1e3 * (traj.q[:, 2] - traj.q[0, 2]), "k", label="chassis")
-    for name in ("right_front", "right_rear", "left_front", "left_rear"):
-        z = 1e3 * traj[f"{name}_wheel"].pose.translation[:, 2]
-        axes[3].plot(traj.ts, z - z[0], label=name.replace("_", " ") + " wheel")
+    heights = jax.jit(jax.vmap(lambda q: mb.kinematics(traj.model, q).pose.translation[:, 2]))(traj.q)
+    for name, z in zip(traj.model.topology.bodies, 1e3 * heights.T, strict=True):
+        if name.endswith("wheel"):
+            axes[3].plot(traj.ts, z - z[0], label=name.replace("_", " "))
     title = f"over a bump of {1e3 * config['bump_height']:.0f} mm at {config['speed']:g} m/s, right side"
     axes[3].set(ylabel="height, mm", title=title)
     axes[4].plot(traj.ts, lift, label="chassis")

@@ -4,11 +4,14 @@
 
 Sol 1983, figure 1.1 and his remark on Maillardet 1977: a leg that swings is a double pendulum, but angles change by 50
 degrees and may not be linearised, and the hip moves. Here the hip moves as prescribed (a hinge without coordinates, a
-function of time), thigh and shank with foot swing under it from toe-off: first alone (ballistic walking), then with four
-muscles of Hill's type, two of them over both joints, one over the patella. Sol gives no numbers; sources and choices are
-in the config. Checked: Lagrange's equations written by hand, with the muscles' moment arms from the derivative of their
-lengths; the balance of energy, hip and muscles included; and what linearising would have cost. The figure goes to `out/`.
+function of time), thigh and shank with foot swing under it from toe-off: first alone (ballistic walking), then with
+four muscles of Hill's type, two of them over both joints, one over the patella. Sol gives no numbers; sources and
+choices are in the config. Checked: Lagrange's equations written by hand, with the muscles' moment arms from the
+derivative of their lengths; the balance of energy, hip and muscles included; and what linearising would have cost. The
+figure goes to `out/`.
 """
+
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +48,7 @@ def path_length(config, name, q):
         "shank": lambda p: knee + turn(q[0] + q[1], p),
     }
     points = [frames[body](jnp.array([x, y])) for body, x, y in config["muscles"][name]["path"]]
-    return sum(jnp.linalg.norm(b - a) for a, b in zip(points, points[1:], strict=False))
+    return sum(jnp.linalg.norm(b - a) for a, b in pairwise(points))
 
 
 def muscle(config, name):
@@ -115,13 +118,16 @@ def lagrange(config, t, q, v, tau=(0.0, 0.0), linear=False):
 
 def torques(config, traj, muscles):
     """Of the muscles about hip and knee: tension times moment arm, minus the derivative of the length by the angle."""
-    total = jnp.zeros((len(traj.ts), 2))
-    for name in muscles:
-        law = muscle(config, name).law
-        length = jax.vmap(lambda q, name=name: path_length(config, name, q))(traj.q)
-        arms = -jax.vmap(jax.jacfwd(lambda q, name=name: path_length(config, name, q)))(traj.q)
-        total += law.force * jax.vmap(law.tendon_force)(length, traj.state(name)[:, 1])[:, None] * arms
-    return total
+    arm = lambda name: jax.jit(jax.vmap(jax.jacfwd(lambda q: -path_length(config, name, q))))(traj.q)
+    pulls = [tension(config, traj, name)[:, None] * arm(name) for name in muscles]
+    return sum(pulls, jnp.zeros((len(traj.ts), 2)))
+
+
+def tension(config, traj, name):
+    """By the stretch of the tendon: what the fibre leaves of the path."""
+    law = muscle(config, name).law
+    pull = lambda q, w: law.force * law.tendon_force(path_length(config, name, q), w)
+    return jax.jit(jax.vmap(pull))(traj.q, traj.state(name)[:, 1])
 
 
 def linearised(config, ts):
@@ -142,7 +148,7 @@ def main(config):
     found = {}
     for name, muscles in runs.items():
         traj = found[name] = swing(config, muscles)
-        by_hand = jax.vmap(lambda t, q, v, tau: lagrange(config, t, q, v, tau))
+        by_hand = jax.jit(jax.vmap(lambda t, q, v, tau: lagrange(config, t, q, v, tau)))
         gap = np.abs(by_hand(traj.ts, traj.q, traj.v, torques(config, traj, muscles)) - traj.vd).max()
         force, moving = traj.reaction("walk")[:, 3:5], jax.vmap(jax.jacfwd(lambda t: hip(t, config)))(traj.ts)
         power = np.asarray((force * moving).sum(1) + traj.supply() - traj.dissipation())
@@ -185,10 +191,7 @@ def plot(axes, config, found, small):
     axes[1].set(xlabel="t, s", ylabel="angle, degrees (forwards +)", title="angles")
     traj = found["with muscles"]
     for k, name in enumerate(config["muscles"]):
-        law = muscle(config, name).law
-        length = jax.vmap(lambda q, name=name: path_length(config, name, q))(traj.q)
-        tension = law.force * jax.vmap(law.tendon_force)(length, traj.state(name)[:, 1])
-        axes[2].plot(traj.ts, tension, f"C{k}", label=name.replace("_", " "))
+        axes[2].plot(traj.ts, tension(config, traj, name), f"C{k}", label=name.replace("_", " "))
     axes[2].set(xlabel="t, s", ylabel="tension, N", title="muscles")
     for axis in axes:
         axis.legend(fontsize=8)

@@ -25,7 +25,9 @@ def line(t, p):
 
 
 def robot(config, driven):
-    upper, fore = config["upper"], config["fore"]
+    upper, fore, rod, hand = (config[key] for key in ("upper", "fore", "fore_mass", "tool_mass"))
+    centre, thin = (rod / 2 + hand) * fore / (rod + hand), rod * 0.04**2 / 2  # of the rod with the tool at its end
+    across = rod * fore**2 / 12 + rod * (centre - fore / 2) ** 2 + hand * (fore - centre) ** 2
     tip = mb.Marker("forearm", (fore, 0, 0))
     tool = mb.Constraint("tool", "world", tip, lambda t, rel, p: rel.translation)
     way = {key: config[key] for key in ("from", "to", "t_end")}
@@ -34,14 +36,12 @@ def robot(config, driven):
         [
             mb.cylinder("column", 0.1, config["height"], mass=config["column_mass"]),
             mb.rod("upper", upper, mass=config["upper_mass"], radius=0.05),
-            mb.rod("forearm", fore, mass=config["fore_mass"], radius=0.04),
-            mb.sphere("hand", 0.05, mass=config["tool_mass"]),
+            mb.RigidBody("forearm", rod + hand, (centre, 0, 0), (thin, across, across)),
         ],
         [
             mb.Revolute("yaw", mb.Marker("world", (0, 0, config["height"] / 2)), "column", axis="z"),
             mb.Revolute("shoulder", mb.Marker("column", (0, 0, config["height"] / 2)), "upper", axis="y"),
             mb.Revolute("elbow", mb.Marker("upper", (upper, 0, 0)), "forearm", axis="y"),
-            mb.Weld("wrist", tip, "hand"),
         ],
         constraints=[tool] if driven else [],
         drives=[path] if driven else [],
@@ -83,7 +83,8 @@ def main(config):
     inputs = {name: mb.Table(ts, torques[:, k], "cubic") for k, name in enumerate(names)}
     begin = mb.assemble(free, motion.q[0], motion.v[0])
     traj = mb.simulate(free, begin, ts, inputs=inputs, controller=mb.Tolerance(config["rtol"]))
-    tip = np.asarray(traj[mb.Marker("forearm", (config["fore"], 0, 0))].pose.translation)
+    end = mb.Marker("forearm", (config["fore"], 0, 0))
+    tip = np.asarray(jax.jit(jax.vmap(lambda q: mb.kinematics(free, q)[end].pose.translation))(traj.q))
     off = np.linalg.norm(tip - place, axis=1).max()
     print(f"forward with these torques: {int(traj.stats.steps)} steps, off the line by {off:.1e} m")
     assert off < config["back"], "forward and inverse disagree"

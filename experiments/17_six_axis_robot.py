@@ -4,9 +4,10 @@
 
 Sol 1983, figure 1.2: the ASEA robot. The document shows a drawing; dimensions, masses and the path are chosen (config).
 The pose of the tool, all six coordinates of it, is prescribed as a function of time; the six joints follow from it
-(kinematic simulation), inverse dynamics gives their torques, and these as tables over time must bring the free arm along
-the same path (without the friction of gears the light wrist, upright, would fall from the smallest error). Checked: the tool is where it should be, the drive's own wrench at the tool and the torques say the same
-(virtual work), the torques work against friction only over the closed path, and the way back. The figure goes to `out/`.
+(kinematic simulation), inverse dynamics gives their torques, and these as tables over time must bring the free arm
+along the same path (without the friction of gears the light wrist, upright, would fall from the smallest error).
+Checked: the tool is where it should be, the drive's own wrench at the tool and the torques say the same (virtual work),
+the torques work against friction only over the closed path, and the way back. The figure goes to `out/`.
 """
 
 import jax
@@ -41,7 +42,8 @@ def robot(config, driven):
         joints.append(mb.Revolute(f"axis{k + 1}", mb.Marker(before, config["places"][k]), own, axis=axis))
         before = own
     hold = mb.PrescribedPose("tool", "world", mb.Marker(before, config["tool"]), wanted, path(config))
-    gears = [mb.OnCoordinates(f"gear{k + 1}", f"axis{k + 1}", mb.LinearLaw(0.0, c)) for k, c in enumerate(config["friction"])]
+    gear = lambda k, c: mb.OnCoordinates(f"gear{k + 1}", f"axis{k + 1}", mb.LinearLaw(0.0, c))
+    gears = [gear(k, c) for k, c in enumerate(config["friction"])]
     held, gravity = [hold] if driven else [], (0, 0, -config["gravity"])
     return mb.Mechanism(bodies, joints, constraints=held, connections=gears, gravity=gravity)
 
@@ -57,13 +59,14 @@ def main(config):
     ts = np.linspace(0.0, config["t_end"], config["frames"])
     motion, free = follow(config, ts), mb.compile(robot(config, False))
     tip = mb.Marker("link6", config["tool"])
-    turn, place = jax.vmap(lambda t: wanted(t, path(config)))(jnp.asarray(ts))
-    pose = motion[tip].pose
+    look = jax.jit(jax.vmap(lambda q: (mb.kinematics(free, q)[tip].pose, mb.kinematics(free, q).pose.translation)))
+    turn, place = jax.jit(jax.vmap(lambda t: wanted(t, path(config))))(jnp.asarray(ts))
+    pose, joints = look(motion.q)
     off = max(np.abs(pose.translation - place).max(), np.abs(pose.rotation - turn).max())
     print(f"inverse kinematics: the tool is on its path to {off:.1e}")
     assert off < config["reached"], "the tool is off its path"
 
-    # 3. Torques, friction of the gears included; the load of the prescribed pose is the same thing at the tool: tau = -G^T lam.
+    # 3. Torques, with friction of the gears; the load of the prescribed pose is the same at the tool: tau = -G^T lam.
     friction = jnp.asarray(config["friction"])
 
     @jax.jit
@@ -85,23 +88,23 @@ def main(config):
     inputs = {f"axis{k + 1}": mb.Table(ts, torques[:, k], "cubic") for k in range(6)}
     begin = mb.assemble(free, motion.q[0], motion.v[0])
     traj = mb.simulate(free, begin, ts, inputs=inputs, controller=mb.Tolerance(config["rtol"]))
-    reached = np.asarray(traj[tip].pose.translation)
+    reached = np.asarray(look(traj.q)[0].translation)
     back = np.linalg.norm(reached - place, axis=1)
     print(f"forward with these torques: {int(traj.stats.steps)} steps, off the path by {back.max():.1e} m")
     assert back.max() < config["back"], "forward and inverse disagree"
-    mb.draw("out/17_six_axis_robot.png", lambda axes: plot(axes, config, motion, torques, place, reached, back),
+    mb.draw("out/17_six_axis_robot.png", lambda axes: plot(axes, motion, joints, torques, reached, back),
             rows=2, columns=2, size=(12, 8))  # fmt: skip
 
 
-def plot(axes, config, motion, torques, place, reached, back):
+def plot(axes, motion, joints, torques, reached, back):
     ts = np.asarray(motion.ts)
-    joints = np.stack([motion[f"link{k + 1}"].pose.translation for k in range(6)], 1)
-    chain = np.concatenate([np.zeros((len(ts), 1, 3)), joints, np.asarray(place)[:, None]], 1)
+    oblique = lambda p: (p[..., 1] - 0.8 * p[..., 0], p[..., 2] - 0.3 * p[..., 0])
+    chain = np.concatenate([np.zeros((len(ts), 1, 3)), joints, reached[:, None]], 1)
     for k in np.linspace(0, len(ts) - 1, 9).astype(int):
         part = ts[k] / ts[-1]
-        axes[0].plot(chain[k, :, 1], chain[k, :, 2], "o-", color=(0.1 + 0.75 * part, 0.35, 0.8 - 0.6 * part), lw=1.5)
-    axes[0].plot(reached[:, 1], reached[:, 2], "k", lw=2)
-    axes[0].set(xlabel="y, m", ylabel="z, m", title="the arm from the front, blue to red", aspect="equal")
+        axes[0].plot(*oblique(chain[k]), "o-", color=(0.1 + 0.75 * part, 0.35, 0.8 - 0.6 * part), lw=1.5)
+    axes[0].plot(*oblique(reached), "k", lw=2)
+    axes[0].set(xlabel="y - 0.8 x, m", ylabel="z - 0.3 x, m", title="the arm, blue to red", aspect="equal")
     for k in range(6):
         axes[1].plot(ts, np.degrees(motion.q[:, k]), f"C{k}", label=f"axis {k + 1}")
         axes[2].plot(ts, torques[:, k], f"C{k}", label=f"axis {k + 1}")

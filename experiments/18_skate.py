@@ -51,31 +51,32 @@ def main(config):
     ts = np.linspace(0.0, 2 * np.pi * config["turns"] / w, config["frames"])
     blade = mb.Skate("blade", "world", "skate")
     traj = glide(config, blade, w, ts)
-    place = traj["skate"].pose.translation
+    place = np.asarray(traj.coordinate("ice"))
     angle, width = w * ts, pull / (2 * w**2)
     exact = width * np.stack([np.sin(angle) ** 2, angle - np.sin(2 * angle) / 2], 1)
-    off = np.abs(np.asarray(place)[:, :2] - exact).max() / width
+    off = np.abs(place[:, :2] - exact).max() / width
     side = np.asarray(traj.multipliers("blade"))[:, 0]
     load = 2 * config["mass"] * pull * np.sin(angle)
     off_load = np.abs(np.abs(side) - np.abs(load)).max() / np.abs(load).max()
     found = mb.mobility(traj.model, traj.q[0])
-    print(f"{int(traj.stats.steps)} steps; closed form: places to {off:.1e} of {width:.3f} m, side load to {off_load:.1e}")
-    print(f"energy changes by {float(traj.energy_change):.1e} J; {int(found.dof)} freedoms, {int(found.velocity_dof)} speeds")
+    dof, speeds, drift = int(found.dof), int(found.velocity_dof), float(traj.energy_change)
+    print(f"{int(traj.stats.steps)} steps; closed form: places to {off:.1e} of {width:.3f} m, load to {off_load:.1e}")
+    print(f"energy changes by {drift:.1e} J; {dof} freedoms, {speeds} speeds")
     assert off < config["accuracy"] and off_load < config["accuracy"], "closed form"
-    assert traj.energy_change < config["accuracy"] * config["mass"] * pull * width, "energy"
-    assert (found.dof, found.velocity_dof) == (3, 2), "a nonholonomic row takes a speed, not a freedom"
+    assert drift < config["accuracy"] * config["mass"] * pull * width, "energy"
+    assert (dof, speeds) == (3, 2), "a nonholonomic row takes a speed, not a freedom"
 
     # 3. Sol's form, and the derivative of the way across after a fixed time by w.
     part = ts[ts * w <= config["upto"]]
     other = glide(config, mb.Nonholonomic("blade", "world", "skate", sol), w, part)
     gap = np.abs(other.q - traj.q[: len(part)]).max()
     T = float(part[-1])
-    across = lambda w: glide(config, blade, w, [0.0, T], throw=False)["skate"].pose.translation[-1, 1]
-    slope = float(jax.jit(jax.grad(across))(w))
+    across = lambda w: glide(config, blade, w, [0.0, T], throw=False).coordinate("ice")[-1, 1]
+    slope = float(jax.jit(jax.jacfwd(across))(w))
     by_hand = pull / (2 * w**2) * (T - T * np.cos(2 * w * T)) - pull / w**3 * (w * T - np.sin(2 * w * T) / 2)
     print(f"Sol's form differs by {gap:.1e}; dy/dw = {slope:.10f}, by hand {by_hand:.10f}")
     assert gap < config["accuracy"] and abs(slope / by_hand - 1) < config["accuracy"], "Sol's form, or the derivative"
-    draw = lambda axes: plot(axes, ts, np.asarray(place), exact, np.degrees(angle), side, load)
+    draw = lambda axes: plot(axes, ts, place, exact, np.degrees(angle), side, load)
     mb.draw("out/18_skate.png", draw, rows=2, size=(10, 5.5))
 
 

@@ -2,10 +2,10 @@
 
     python experiments/21_four_bar_singular.py [config.toml]
 
-Sol 1983, figure 8.1 and section 8.2: a four-bar whose bars lie on one line has two degrees of freedom instead of one, the
-crank may go on or turn back, and counting rows (Gruebler) does not tell. With bars of equal length this happens twice a
-turn; as the N-four-bar (N = 1) it is a benchmark of the IFToMM, which asks for the energy after 10 s. Inertia carries it
-through: as long as the bars stay parallel it is a pendulum,
+Sol 1983, figure 8.1 and section 8.2: a four-bar whose bars lie on one line has two degrees of freedom instead of one,
+the crank may go on or turn back, and counting rows (Gruebler) does not tell. With bars of equal length this happens
+twice a turn; as the N-four-bar (N = 1) it is a benchmark of the IFToMM, which asks for the energy after 10 s. Inertia
+carries it through: as long as the bars stay parallel it is a pendulum,
 
     (5/3) m l^2 add + 2 m g l cos(a) = 0
 
@@ -57,13 +57,14 @@ def main(config):
     a = np.asarray(traj.coordinate("A"))
     gap, drift = np.abs(a - alone.coordinate("A")).max(), float(traj.energy_change)
     folds = int(abs(np.floor(a[-1] / np.pi) - np.floor(a[0] / np.pi)))
-    print(f"{int(traj.stats.steps)} steps through {folds} folds; off the pendulum by {gap:.1e} rad, energy by {drift:.1e} J")
+    steps = int(traj.stats.steps)
+    print(f"{steps} steps through {folds} folds; off the pendulum by {gap:.1e} rad, energy by {drift:.1e} J")
     assert folds > 0 and gap < config["accuracy"] and drift < config["drift"], "lost its way in a fold"
 
     # 3. Freedoms by rank, along the motion and in the fold.
-    look = jax.jit(jax.vmap(lambda q: (mb.mobility(traj.model, q).dof, mb.mobility(traj.model, q).distance)))
-    dofs, distance = look(traj.q)
-    folded = mb.mobility(traj.model, traj.model.pack({"A": 0.0, "B": 0.0, "D": 0.0}))
+    look = jax.jit(jax.vmap(lambda q: mb.mobility(traj.model, q)))
+    on_the_way, folded = look(traj.q), mb.mobility(traj.model, jnp.zeros(3))
+    dofs, distance = on_the_way.dof, on_the_way.distance
     print(f"freedoms on the way {set(dofs.tolist())}, folded {int(folded.dof)}, by counting rows {folded.gruebler}")
     assert set(dofs.tolist()) == {1} and folded.dof == 2, "freedoms"
     mb.draw("out/21_four_bar_singular.png", lambda axes: plot(axes, traj, alone, distance), columns=3, size=(14, 4))
