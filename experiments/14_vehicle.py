@@ -169,9 +169,8 @@ def main(config):
     report(config, "over the bump", ridden)
     print(f"peak acceleration {float(jnp.abs(ridden[1]).max()):.4f} m/s2, smooth {float(peak):.4f}")
     chosen = {key: given[key] for key in config["numbers"]}
-    if chosen:
-        ride = lambda numbers: go(config, numbers, rest.q, config["speed"], ts)[0]
-        slopes = jax.jit(jax.jacfwd(ride))(chosen)
+    ride = lambda numbers: go(config, numbers, rest.q, config["speed"], ts)[0]
+    slopes = jax.jit(jax.jacfwd(ride))(chosen) if chosen else {}
     for key in chosen:
         side = lambda h, key=key: float(run(rest.q, config["speed"], ts, given | {key: given[key] * (1 + h)})[0])
         h = config["step"]

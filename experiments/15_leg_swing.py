@@ -48,7 +48,7 @@ def path_length(config, name, q):
         "shank": lambda p: knee + turn(q[0] + q[1], p),
     }
     points = [frames[body](jnp.array([x, y])) for body, x, y in config["muscles"][name]["path"]]
-    return sum(jnp.linalg.norm(b - a) for a, b in pairwise(points))
+    return jnp.stack([jnp.linalg.norm(b - a) for a, b in pairwise(points)]).sum()
 
 
 def muscle(config, name):
@@ -56,10 +56,14 @@ def muscle(config, name):
     at_start = float(path_length(config, name, jnp.array([config["hip"], config["knee"]])))
     height = np.sin(given["pennation"])
     along = given["fibre"] * np.sqrt(given["relaxed"] ** 2 - height**2)
-    law = mb.Muscle(
+    return mb.Muscle(
         given["force"], given["fibre"], at_start - along, given["pennation"], activation=config["tone"], length=at_start
     )
-    return mb.AlongPath(name, [mb.Marker(body, (x, y, 0)) for body, x, y in given["path"]], law)
+
+
+def mounted(config, name):
+    points = [mb.Marker(body, (x, y, 0)) for body, x, y in config["muscles"][name]["path"]]
+    return mb.AlongPath(name, points, muscle(config, name))
 
 
 def leg(config, muscles):
@@ -75,7 +79,7 @@ def leg(config, muscles):
             mb.Revolute("hip", "pelvis", "thigh"),
             mb.Revolute("knee", mb.Marker("thigh", (0, -segment(config, "thigh")[1], 0)), "shank"),
         ],
-        connections=[muscle(config, name) for name in muscles],
+        connections=[mounted(config, name) for name in muscles],
         gravity=(0, -config["gravity"], 0),
     )
 
@@ -125,7 +129,7 @@ def torques(config, traj, muscles):
 
 def tension(config, traj, name):
     """By the stretch of the tendon: what the fibre leaves of the path."""
-    law = muscle(config, name).law
+    law = muscle(config, name)
     pull = lambda q, w: law.force * law.tendon_force(path_length(config, name, q), w)
     return jax.jit(jax.vmap(pull))(traj.q, traj.state(name)[:, 1])
 

@@ -1,8 +1,9 @@
 """Systems of the founding documents against other programs and against equations written by hand."""
 
-import importlib.util
+import runpy
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +19,8 @@ ROOT = Path(__file__).parent.parent
 
 
 def experiment(name):
-    """The module of an experiment, and its settings."""
-    spec = importlib.util.spec_from_file_location(f"experiment_{name}", ROOT / "experiments" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    """The functions of an experiment, and its settings."""
+    module = SimpleNamespace(**runpy.run_path(str(ROOT / "experiments" / f"{name}.py")))
     return module, tomllib.loads((ROOT / "configs" / f"{name}.toml").read_text())
 
 
