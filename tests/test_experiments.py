@@ -22,6 +22,17 @@ SHORT = {
     "11_pump_dynamics": ({"difference": 0.0}, ("EHD film", "Hertz at most")),
     "12_knee_four_bar": ({"positions": 61}, ("centrodes", "d centre / d ACL")),
     "13_knee_contact": ({"positions": 41}, ("against Newton's method by hand", "d contact / d femur[1]")),
+    "14_vehicle": (
+        {"numbers": "[]", "rtol": 1e-4, "t_settle": 1.0, "frames": 9, "t_bump": 0.4, "settled": 1e-3, "balance": 1e-3},
+        ("16 degrees of freedom", "over the bump"),
+    ),
+    "15_leg_swing": ({"rtol": 1e-8, "frames": 201, "balance": 1e-5}, ("Lagrange by hand", "small-angle")),
+    "16_robot_3r": ({"frames": 101, "back": 1e-3, "work": 1e-5}, ("closed form", "forward with these torques")),
+    "17_six_axis_robot": ({"frames": 201, "rtol": 1e-7, "work": 1e-3}, ("on its path", "forward with these torques")),
+    "18_skate": ({"turns": 1, "frames": 31}, ("closed form", "Sol's form")),
+    "19_sol_five_bodies": ({"t_end": 0.4, "frames": 21}, ("8 freedoms", "the same motion")),
+    "20_crank_slider": ({"stiffness": "[1e5, 1e6]", "frames": 16, "positions": 25}, ("closed forms", "rigid motion")),
+    "21_four_bar_singular": ({"t_end": 2.0, "frames": 41}, ("2 folds", "folded 2")),
 }
 
 
