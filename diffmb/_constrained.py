@@ -108,7 +108,7 @@ def check_inner(
     """(z, u, on) as `dynamics` describes them, u with the followed multipliers behind it; z and u are None, and so no
     part of a program, without connections."""
     z, u, on = _check_inner(model, q, z, u, on)
-    if not len(model.followed):
+    if u is None or not len(model.followed):
         return z, u, on
     lam = lift(_settled, model, q, v, tau, t, wrenches, z, u, on)[1]
     return z, jnp.concatenate([u, lam[model.followed]]), on

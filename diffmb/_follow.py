@@ -64,7 +64,7 @@ class Response(eqx.Module):
         alone = product(self.E, self.K.solve(b1, b2)[1])
         residual = lambda s: alone + product(self.B, loads(s)) - s
         shape = jax.eval_shape(residual, alone).shape
-        s = newton(residual, jnp.zeros(shape, b1.dtype), first=lambda r: r)
+        s, _ = newton(residual, jnp.zeros(shape, b1.dtype), first=lambda r: r)
         return self.K.solve(b1 + loads(s), b2)
 
     def solve(self, W_s: Array, b1: Array, b2: Array) -> tuple[Array, Array]:

@@ -81,7 +81,7 @@ class CurveContact(AbstractConstraint):
 
     def contact(self, x: Pose, params: Any) -> Array:
         """(s_1, s_2) of (1)."""
-        ends = [jnp.linspace(*span, self.samples, dtype=x.translation.dtype) for span in self.spans]
+        ends = [jnp.linspace(a, b, self.samples, dtype=x.translation.dtype) for a, b in self.spans]
         pairs = jnp.stack(jnp.meshgrid(*ends, indexing="ij"), -1).reshape(-1, 2)
 
         def merit(s):
