@@ -38,7 +38,7 @@ def newton(residual: Callable[[Array], Array], start: Array, first: Callable | N
     `start`, if it is not Newton's.
     """
     size = lambda a: jnp.abs(a).max(0)
-    eps = np.finfo(start.dtype).eps
+    eps, half = np.finfo(start.dtype).eps, jnp.asarray(0.5, start.dtype)
     far = lambda s, step: size(step) > eps**0.6 * (1e-3 + size(s))
     columns = jnp.eye(len(start), dtype=start.dtype).reshape(len(start), len(start), *(1,) * (start.ndim - 1))
     columns = jnp.broadcast_to(columns, (len(start), *start.shape))
@@ -52,7 +52,7 @@ def newton(residual: Callable[[Array], Array], start: Array, first: Callable | N
             new, reach = jnp.where(count == 0, -first(r), new), jnp.where(count == 0, jnp.inf, reach)
         keep = lambda new, old: jnp.where(good, new, old)
         s, reached, step, halvings = keep(tried, s), keep(reach, reached), keep(new, step), keep(0, halvings + 1)
-        return s - 0.5**halvings * step, s, reached, step, halvings, slope, count + 1
+        return s - half**halvings * step, s, reached, step, halvings, slope, count + 1
 
     going = lambda carry: far(carry[1], carry[3]).any() & (carry[6] < _TRIALS)
     unknown, none = jnp.full_like(start, jnp.inf), jnp.zeros(start.shape[1:], int)

@@ -377,7 +377,10 @@ def test_circles_touch_where_their_centres_say():
     """Outside of each other: the distance of the centres less the radii, whatever the turn; and the contact between."""
     element = CurveContact(*ENDS, (wheel, wheel), (0.5, 0.3), ((0.0, 2 * np.pi), (0.0, 2 * np.pi)))
     gap = jax.jit(
-        lambda angle, p: (element.phi(0.0, planar(angle, p)), element.contact(planar(angle, p), element.params))
+        lambda angle, p: (
+            element.phi(jnp.zeros(()), planar(angle, p)),
+            element.contact(planar(angle, p), element.params),
+        )
     )
     for angle, p in ((0.4, (0.9, 0.3)), (-2.0, (-0.5, 0.5)), (1.0, (0.2, -0.7))):
         value, s = gap(angle, jnp.array(p))

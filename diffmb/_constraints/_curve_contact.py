@@ -30,8 +30,6 @@ from ._abstract import AbstractConstraint
 from ._geometry import point_and_velocity
 from ._numbers import check_sample, example
 
-_NEAR = 0.01  # of the square of the distance, beside what (1) leaves open: of several pairs it prefers the nearest
-
 
 def _as_spans(spans: Any) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(float(end) for end in span) for span in spans)
@@ -83,13 +81,10 @@ class CurveContact(AbstractConstraint):
         """(s_1, s_2) of (1)."""
         ends = [jnp.linspace(a, b, self.samples, dtype=x.translation.dtype) for a, b in self.spans]
         pairs = jnp.stack(jnp.meshgrid(*ends, indexing="ij"), -1).reshape(-1, 2)
-
-        def merit(s):
-            D, (along, turned) = self._pair(s, x, params)[0], self._open(s, x, params)
-            return along**2 + size**2 * turned**2 + _NEAR * dot(D, D)
-
-        size = jnp.linalg.norm(self._pair(pairs[0], x, params)[0] - self._pair(pairs[-1], x, params)[0])
-        best = pairs[jnp.argmin(jax.vmap(merit)(pairs))]
+        D = jax.vmap(lambda s: self._pair(s, x, params)[0])(pairs)
+        turned = jax.vmap(lambda s: self._open(s, x, params)[1])(pairs)
+        size = jnp.abs(D - D[0]).max()
+        best = pairs[jnp.argmin((D * D).sum(1) + (size * turned) ** 2)]  # near each other, and parallel
         return root(lambda s: self._open(s, x, params), lax.stop_gradient(best))
 
     def _sample(self, x: Pose, params: Any) -> Array:
