@@ -16,7 +16,7 @@ because C0^T takes away the first order of what q misses.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,8 @@ from ._lift import lift
 
 _STARTS = (0.8, -0.8, 1.6, -1.6, 2.4, -2.4, 3.1, -3.1)  # along each coordinate, beside the neutral start
 _STEPS = 30
+_LAST = 3  # steps from the best end: exact, whichever start it came from
+_NEAR = 1e-3  # squares of angles and relative distances of an end that has arrived; a wrong end leaves more
 _ORDERS = 4  # derivatives of q
 
 
@@ -84,33 +86,48 @@ def _normal(S: Array, rank: int, damping: Any) -> Array:
     return S.T @ S + (damping + little) * jnp.eye(S.shape[1], dtype=S.dtype)
 
 
+class _Search(NamedTuple):
+    """At q, in turn `turn` from start `start`; the best end so far and its error; steps left, -1 until one is found."""
+
+    q: Array
+    S: Array
+    turn: Array
+    start: Array
+    best: Array
+    error: Array
+    left: Array
+
+
 def _nearest(misfit: Callable, rank: int, joint: Any, rel: Pose, t: Array) -> tuple[Array, Array]:
-    """(q, S0): the best of several Levenberg-Marquardt runs side by side, from which all of them go on in the end."""
+    """(q, S0): by Levenberg-Marquardt from one start after another until one arrives; else the best of all."""
     dtype = rel.translation.dtype
     units, neutral = jnp.eye(joint.nv, dtype=dtype), joint.neutral().astype(dtype)
-
-    def measure(q):
-        """e, S = -de/dq, and how bad q is; the skew part vanishes at half a turn too."""
-        push = lambda d: jax.jvp(lambda q: misfit(joint, q, rel, t), (q,), (d,))
-        e, S = jax.vmap(push, out_axes=(None, 1))(units)
-        turned = (joint.pose(q, t).rotation * rel.rotation).sum()
-        return e, -S, jnp.where(turned < 1.0, 10.0, 0.0) + e @ e
-
     rows = jax.eval_shape(misfit, joint, neutral, rel, t).shape[0]
     if not joint.nv:
         return neutral, jnp.zeros((rows, 0), dtype)
-
-    def step(k, carry):
-        q, _ = carry
-        e, S, error = jax.vmap(measure)(q)
-        first = jnp.argmin(error > error.min() + 1e-12)  # of the equally good
-        chosen = jnp.where(k < _STEPS, jnp.arange(len(q)), first)
-        q, e, S = q[chosen], e[chosen], S[chosen]
-        size = (e * e).sum(1)
-        damping = jnp.where(size > 1e-12, jnp.minimum(size, 1.0), 0.0)
-        way = lambda S, e, damping: jnp.linalg.solve(_normal(S, rank, damping), S.T @ e)
-        return q + jax.vmap(way)(S, e, damping), S[0]
-
+    size = (rel.translation**2).sum() + (joint.pose(neutral, t).translation ** 2).sum()
     starts = jnp.concatenate([neutral[None], *(neutral + s * units for s in _STARTS)])
-    q, S0 = lax.fori_loop(0, _STEPS + 3, step, (starts, jnp.zeros((rows, joint.nv), dtype)))
-    return q[0], S0
+
+    def turn(at):
+        push = lambda d: jax.jvp(lambda q: misfit(joint, q, rel, t), (at.q,), (d,))
+        e, S = jax.vmap(push, out_axes=(None, 1))(units)
+        turned = (joint.pose(at.q, t).rotation * rel.rotation).sum()  # the skew part vanishes at half a turn too
+        error = jnp.where(turned < 1.0, 10.0, 0.0) + e @ e
+        way = e[3:6] @ e[3:6]
+        near = (error - way < _NEAR) & (way < _NEAR * size + 1e-8)
+        damping = jnp.where(e @ e > 1e-12, jnp.minimum(e @ e, 1.0), 0.0)
+        step = -jnp.linalg.solve(_normal(S, rank, damping), S.T @ e)
+        q = at.q + step
+        ended = (at.left < 0) & ((jnp.abs(step).max() < 1e-7) | (at.turn >= _STEPS))
+        better = ended & (error < at.error - 1e-12)
+        best, least = jnp.where(better, q, at.best), jnp.where(better, error, at.error)
+        found = ended & ((better & near) | (at.start + 1 >= len(starts)))
+        again = starts[jnp.minimum(at.start + 1, len(starts) - 1)]
+        q = jnp.where(found, best, jnp.where(ended, again, q))
+        left = jnp.where(found, _LAST, jnp.where(at.left > 0, at.left - 1, at.left))
+        return _Search(q, -S, jnp.where(ended, 0, at.turn + 1), at.start + ended, best, least, left)
+
+    none, far = jnp.asarray(0), jnp.asarray(jnp.inf, dtype)
+    begin = _Search(neutral, jnp.zeros((rows, joint.nv), dtype), none, none, neutral, far, none - 1)
+    end = lax.while_loop(lambda at: at.left != 0, turn, begin)
+    return end.q, end.S
