@@ -18,7 +18,7 @@ import pytest  # noqa: E402
 jax.config.update("jax_enable_x64", True)
 
 MAPS = Path("/proc/self/maps")  # one line for each piece of memory; every compiled program takes several
-MOST_MAPS = 25_000  # Linux kills a process that passes 65530
+MOST_MAPS = 15_000  # Linux kills a process that passes 65530
 
 
 @pytest.fixture(scope="module", autouse=True)
