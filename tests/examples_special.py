@@ -10,6 +10,23 @@ TRACTION = mb.CamTraction("c", "a", "b", DISC, 0.01, "contact", **OIL)
 BEARING = mb.JournalBearing("c", "a", "b", radius=0.006, length=0.008, clearance=6e-6, viscosity=0.03)
 
 
+def lubricated_roller():
+    """A cam turns at a steady rate and drags a roller that a spring presses on it."""
+    cam, roller = mb.cylinder("cam", 0.03, 0.01, mass=0.2), mb.cylinder("roller", 0.01, 0.012, mass=0.03)
+    slide = mb.box("slide", (0.01, 0.01, 0.01), mass=0.05)
+    joints = [
+        mb.Revolute("turn", "world", "cam"),
+        mb.Prismatic("lift", mb.Marker("world", (-0.04, 0.0, 0.0)), "slide", axis=(-1, 0, 0)),
+        mb.Revolute("spin", "slide", "roller"),
+    ]
+    contact = mb.CamContact("contact", "cam", "roller", DISC, 0.01)
+    drag = mb.CamTraction("drag", "cam", "roller", DISC, 0.01, "contact", **OIL)
+    press = mb.SpringDamper("press", mb.Marker("world", (-0.1, 0.0, 0.0)), "slide", k=5e3, length=0.16)
+    motor = mb.VelocityDrive("motor", "turn", lambda t, w: w, 50.0)
+    parts = {"constraints": [contact], "connections": [drag, press], "drives": [motor]}
+    return mb.Mechanism([cam, slide, roller], joints, **parts)
+
+
 def strings():
     """Three strings that meet in a knot, on which a force acts."""
     spring = lambda k, end, stiffness: mb.SpringDamper(f"s{k}", end, "knot", k=stiffness, length=0.1)

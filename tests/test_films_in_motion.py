@@ -4,7 +4,7 @@ W_drive - heat = E(end) - E(start)          powers integrated by Gauss's rule, w
 """
 
 import numpy as np
-from examples_special import DISC, OIL
+from examples_special import lubricated_roller
 
 import diffmb as mb
 
@@ -53,19 +53,7 @@ def test_an_unbalanced_rotor_in_its_oil():
 
 def test_traction_takes_implicit_steps():
     """A cam turns at a steady rate and drags a roller that a spring presses on it, from rest to nearly rolling."""
-    cam, wheel = mb.cylinder("cam", 0.03, 0.01, mass=0.2), mb.cylinder("roller", 0.01, 0.012, mass=0.03)
-    slide = mb.box("slide", (0.01, 0.01, 0.01), mass=0.05)
-    joints = [
-        mb.Revolute("turn", "world", "cam"),
-        mb.Prismatic("lift", mb.Marker("world", (-0.04, 0.0, 0.0)), "slide", axis=(-1, 0, 0)),
-        mb.Revolute("spin", "slide", "roller"),
-    ]
-    contact = mb.CamContact("contact", "cam", "roller", DISC, 0.01)
-    drag = mb.CamTraction("drag", "cam", "roller", DISC, 0.01, "contact", **OIL)
-    press = mb.SpringDamper("press", mb.Marker("world", (-0.1, 0.0, 0.0)), "slide", k=5e3, length=0.16)
-    motor = mb.VelocityDrive("motor", "turn", lambda t, w: w, 50.0)
-    parts = {"constraints": [contact], "connections": [drag, press], "drives": [motor]}
-    roller = mb.compile(mb.Mechanism([cam, slide, wheel], joints, **parts))
+    roller = mb.compile(lubricated_roller())
     ts, weights = nodes(0.004, 10, 4)
     traj = mb.simulate(roller, mb.assemble(roller), ts, solver=mb.implicit(), controller=mb.Tolerance(1e-7))
     assert int(traj.stats.steps) <= 120 and int(traj.stats.rejected) <= 10

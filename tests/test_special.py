@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples_special import BEARING, DISC, OIL, TRACTION, strings
+from examples_special import BEARING, OIL, TRACTION, lubricated_roller, strings
 from helpers import central_difference, close
 
 import diffmb as mb
@@ -145,20 +145,7 @@ def test_traction_without_slip():
 
 def test_a_lubricated_roller_spins_up():
     """A cam turns at a steady rate and drags a roller that a spring presses on it, until it nearly rolls."""
-    cam, roller = mb.cylinder("cam", 0.03, 0.01, mass=0.2), mb.cylinder("roller", 0.01, 0.012, mass=0.03)
-    slide = mb.box("slide", (0.01, 0.01, 0.01), mass=0.05)
-    joints = [
-        mb.Revolute("turn", "world", "cam"),
-        mb.Prismatic("lift", mb.Marker("world", (-0.04, 0.0, 0.0)), "slide", axis=(-1, 0, 0)),
-        mb.Revolute("spin", "slide", "roller"),
-    ]
-    contact = mb.CamContact("contact", "cam", "roller", DISC, 0.01)
-    drag = mb.CamTraction("drag", "cam", "roller", DISC, 0.01, "contact", **OIL)
-    press = mb.SpringDamper("press", mb.Marker("world", (-0.1, 0.0, 0.0)), "slide", k=5e3, length=0.16)
-    motor = mb.VelocityDrive("motor", "turn", lambda t, w: w, 50.0)
-    model = mb.compile(
-        mb.Mechanism([cam, slide, roller], joints, constraints=[contact], connections=[drag, press], drives=[motor])
-    )
+    model = mb.compile(lubricated_roller())
     traj = mb.simulate(model, mb.assemble(model), np.linspace(0, 0.004, 3), controller=mb.Tolerance(1e-6))
     slip = traj.speed("spin")[-1] * 0.01 + 50.0 * 0.03
     assert abs(float(slip)) < 0.02 * 1.5 and int(traj.stats.steps) < 1500
