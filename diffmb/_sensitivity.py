@@ -151,9 +151,12 @@ def sensitivity(
     study = trace(fn, structure, leaves, places)
     p, _ = ravel_pytree([place.read(leaves) for place in places])
     responses = study.response_names(names)
-    mode = mode or cheaper(p.size, len(responses))
+    way = mode or cheaper(p.size, len(responses))
     try:
-        y, J = study.run[mode](p, leaves)
+        y, J = study.run[way](p, leaves)
+        if mode is None and way == "forward" and bool(jnp.isfinite(y).all() & ~jnp.isfinite(J).all()):
+            way = "reverse"  # an infinite slope times a tangent of zero spoils every column; rows keep it to its own
+            y, J = study.run[way](p, leaves)
         differences = _differences(study, p, leaves, places, y, J, step) if check else None
     except FAILURES:
         fn(tree)  # outside of jit, what fails says why in words
@@ -163,7 +166,7 @@ def sensitivity(
     depends = np.repeat(np.repeat(study.depends, sizes(study.outs), 0), sizes(places), 1)
     largest = None if differences is None else float(np.nanmax(differences, initial=0.0))
     found = Sensitivity(
-        *(study.shaped(y), _gradient(study, picked, J), mode, named(numbers, p), named(responses, y)),
+        *(study.shaped(y), _gradient(study, picked, J), way, named(numbers, p), named(responses, y)),
         *(np.asarray(J), depends, differences, largest),
     )
     return _finite(found) if throw else found
