@@ -13,7 +13,6 @@ evaluated from x (and y) when they are needed, so that jvp, vjp, their batches a
 
 import dataclasses
 from collections.abc import Callable
-from contextvars import ContextVar
 from functools import lru_cache, wraps
 from typing import Any
 
@@ -21,11 +20,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.core import ShapedArray
-from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
-TILE = 64  # samples per tile on CPU: the working set of a few bodies then fits the L1/L2 caches
+from ._tiles import TILE, seldom, storing, tile_of
 
 Arrays = tuple[Array, ...]
 
@@ -35,6 +33,7 @@ class Explicit:
     """y = f(x): flat arrays in, flat arrays out, each with a trailing batch axis of length 1 or B."""
 
     call: Callable[..., Arrays]
+    seldom: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +48,7 @@ class Implicit:
     residual: Callable[[Arrays, Arrays, Any], Arrays]
     solve: Callable[[Arrays, Arrays, Any, Arrays], Arrays]
     solve_transposed: Callable[[Arrays, Arrays, Any, Arrays], Arrays]
+    seldom: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,10 @@ class Tangent:
 
     of: Any
     mask: tuple[bool, ...]
+
+    @property
+    def seldom(self) -> bool:
+        return self.of.seldom
 
     def call(self, *args: Array) -> Arrays:
         x, y, dx = self._split(args)
@@ -105,6 +109,10 @@ class Cotangent:
 
     of: Tangent
 
+    @property
+    def seldom(self) -> bool:
+        return self.of.seldom
+
     def call(self, *args: Array) -> Arrays:
         return self.of.transposed(*args)
 
@@ -120,41 +128,22 @@ def _spread(x: Array, batch: int) -> Array:
     return jnp.broadcast_to(x, x.shape[:-1] + (batch,))
 
 
-_storing: ContextVar[bool] = ContextVar("storing", default=False)
-
-
-def stored(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun`, with its results written to memory once when a program for CPU tiles is being made.
-
-    XLA on CPU otherwise recomputes a stage in each place that uses it (rotations in every entry of an inertia, and so
-    on); a call that is not inlined is a border that its fusion does not cross, and costs no copy.
-    """
-
-    def call(*args: Any) -> Any:
-        if not _storing.get():
-            return fun(*args)
-        with set_xla_metadata(inlineable="false"):
-            return jax.jit(fun)(*args)
-
-    return call
-
-
 def _program(fun: Function, args: Any) -> ClosedJaxpr:
     """The function as a program; traced once for each set of shapes, whoever asks for it and how often."""
     shapes = tuple((a.shape, a.dtype) for a in args)
-    return _traced(fun, shapes, _storing.get(), jax.config.jax_enable_x64)  # pyright: ignore
+    return _traced(fun, shapes, storing.get(), jax.config.jax_enable_x64)  # pyright: ignore
 
 
 @lru_cache(maxsize=4096)
-def _traced(fun: Function, shapes: tuple, storing: bool, x64: bool) -> ClosedJaxpr:
+def _traced(fun: Function, shapes: tuple, store: bool, x64: bool) -> ClosedJaxpr:
     def evaluate(*args: Array) -> Arrays:
         return tuple(_spread(y, _batch(args)) for y in fun.call(*args))
 
-    token = _storing.set(storing)
+    token = storing.set(store)
     try:
         return jax.make_jaxpr(evaluate)(*(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes))
     finally:
-        _storing.reset(token)
+        storing.reset(token)
 
 
 def _evaluate(fun: Function, *args: Array) -> Arrays:
@@ -164,10 +153,11 @@ def _evaluate(fun: Function, *args: Array) -> Arrays:
 def _outputs(fun: Function, args: Any) -> Any:
     """Shapes of the results; of a long batch from the program of one tile, which is the one that CPU needs anyway."""
     batch = _batch(args)
-    if batch < 2 * TILE:
+    tile = tile_of(batch, fun.seldom)
+    if tile == batch:
         return _program(fun, args).out_avals
-    shapes = tuple((a.shape[:-1] + (min(a.shape[-1], TILE),), a.dtype) for a in args)
-    outs = _traced(fun, shapes, True, jax.config.jax_enable_x64).out_avals  # pyright: ignore
+    shapes = tuple((a.shape[:-1] + (min(a.shape[-1], tile),), a.dtype) for a in args)
+    outs = _traced(fun, shapes, tile == TILE, jax.config.jax_enable_x64).out_avals  # pyright: ignore
     return [ShapedArray(out.shape[:-1] + (batch,), out.dtype) for out in outs]
 
 
@@ -200,28 +190,29 @@ def _in_tiles(fun: Function, *args: Array) -> Arrays:
     axis first) into the loop, which then does not vectorise.
     """
     batch = _batch(args)
-    if batch < 2 * TILE:
+    size = tile_of(batch, fun.seldom)
+    if size == batch:
         return _evaluate(fun, *args)
-    count = -(-batch // TILE)
+    count = -(-batch // size)
     cut = [k for k, a in enumerate(args) if a.shape[-1] == batch]
 
     def tile(pieces: list[Array]) -> Arrays:
         whole = list(args)
         for k, piece in zip(cut, pieces, strict=True):
             whole[k] = piece
-        token = _storing.set(True)
+        token = storing.set(size == TILE)
         try:
             return _evaluate(fun, *whole)
         finally:
-            _storing.reset(token)
+            storing.reset(token)
 
     def pieces(a: Array) -> Array:
-        a = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, count * TILE - batch)], mode="edge")
-        return jnp.moveaxis(a.reshape(*a.shape[:-1], count, TILE), -2, 0)
+        a = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, count * size - batch)], mode="edge")
+        return jnp.moveaxis(a.reshape(*a.shape[:-1], count, size), -2, 0)
 
     def together(a: Array) -> Array:
         a = jnp.moveaxis(a, 0, -2)
-        return a.reshape(*a.shape[:-2], count * TILE)[..., :batch]
+        return a.reshape(*a.shape[:-2], count * size)[..., :batch]
 
     return tuple(together(a) for a in lax.map(tile, [pieces(args[k]) for k in cut]))
 
@@ -311,14 +302,14 @@ def apply(fun: Callable[..., Any], *args: Any) -> Any:
     """Applies a function written for batch-last pytrees to batch-last pytrees, as one primitive."""
     leaves, structure = jax.tree.flatten(args)
     flat = _flat(fun, structure)
-    return _restore(flat, leaves, call(Explicit(flat), *leaves))
+    return _restore(flat, leaves, call(Explicit(flat, seldom.get()), *leaves))
 
 
 def apply_implicit(fun: Callable[..., Any], rule: "ImplicitRule", *args: Any) -> Any:
     """The same for a function whose derivative follows from the equation that its result satisfies."""
     leaves, structure = jax.tree.flatten(args)
     flat = _flat(fun, structure)
-    return _restore(flat, leaves, call(_implicit(flat, rule), *leaves))
+    return _restore(flat, leaves, call(_implicit(flat, rule, seldom.get()), *leaves))
 
 
 def _restore(flat: _Flat, leaves: list[Array], outs: list[Array]) -> Any:
@@ -341,7 +332,7 @@ class ImplicitRule:
 
 
 @lru_cache(maxsize=1024)
-def _implicit(flat: _Flat, rule: ImplicitRule) -> Implicit:
+def _implicit(flat: _Flat, rule: ImplicitRule, rare: bool) -> Implicit:
     def arguments(x: Arrays, y: Arrays) -> list[Any]:
         return [*jax.tree.unflatten(flat.structure, x), jax.tree.unflatten(flat.out["structure"], y)]
 
@@ -356,7 +347,7 @@ def _implicit(flat: _Flat, rule: ImplicitRule) -> Implicit:
         return solve
 
     prepare = lambda x, y: rule.prepare(*arguments(x, y))
-    return Implicit(flat, prepare, residual, solver(rule.solve), solver(rule.solve_transposed or rule.solve))
+    return Implicit(flat, prepare, residual, solver(rule.solve), solver(rule.solve_transposed or rule.solve), rare)
 
 
 def batch_last(fun: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,9 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from ._batch import TILE
 from ._errors import MechanismError
 from ._spatial._axis import is_concrete
+from ._tiles import TILE
 
 _SMALL, _LARGE = 2 * TILE, 4 * TILE  # members of a piece on CPU
 _ACCELERATOR = 128 * TILE

@@ -1,11 +1,11 @@
 """CHANNELS: what is seen of a motion over time, by name.
 
-    joint          A   A.speed   A.acceleration                 with [k] where there are several: ball.speed[2]
-    body           .position .velocity .acceleration            .x .y .z, or nothing for the length of the vector;
-                   .angular_velocity .angular_acceleration      rocker.x is short for rocker.position.x; .angle about z
-    any part       .force .moment                               what it exerts on its child or second marker, world axes
-    drive          .load          connection   .state           with [k]
-    whole          energy  kinetic_energy  potential_energy
+joint          A   A.speed   A.acceleration                 with [k] where there are several: ball.speed[2]
+body           .position .velocity .acceleration            .x .y .z, or nothing for the length of the vector;
+               .angular_velocity .angular_acceleration      rocker.x is short for rocker.position.x; .angle about z
+any part       .force .moment                               what it exerts on its child or second marker, world axes
+drive          .load          connection   .state           with [k]
+whole          energy  kinetic_energy  potential_energy
 """
 
 import re
@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -22,6 +21,7 @@ from ._errors import MechanismError
 from ._kinematics import kinematics
 from ._model import Model
 from ._names import nearest
+from ._tiles import over_rows
 from ._trajectory import Trajectory
 
 _MOVED = ("acceleration", "angular_acceleration")  # need the dynamics
@@ -102,7 +102,7 @@ def _quantities(model: Model, part: str, markers: Mapping[str, Marker]) -> dict[
 
 def _motion(traj: Trajectory, part: str | Marker) -> Any:
     """Poses and twists alone: no dynamics."""
-    return jax.vmap(lambda t, q, v: kinematics(traj.model, q, v, t=t)[part])(traj.ts, traj.q, traj.v)
+    return over_rows(lambda t, q, v: kinematics(traj.model, q, v, t=t)[part], traj.ts, traj.q, traj.v)
 
 
 def _component(values: Array, name: str, axis: str | None, index: str | None) -> Array:

@@ -33,6 +33,7 @@ from ._kinematics import Motion, difference, kinematics, qdot, retract
 from ._mobility import scale_rows
 from ._model import Model
 from ._spatial._axis import is_concrete
+from ._tiles import over_rows
 
 _SURE = 1e-6  # rad or m: attitudes that are not known better than this are refused
 _PIECES = 2000  # Newton solutions between two requested times, at most
@@ -62,7 +63,7 @@ class KinematicSimulation(eqx.Module):
 
     def __getitem__(self, frame) -> Motion:
         at = lambda t, q, v, vd: kinematics(self.model, q, v, vd, t)[frame]
-        return jax.vmap(at)(self.ts, self.q, self.v, self.vd)
+        return over_rows(at, self.ts, self.q, self.v, self.vd)
 
     def coordinate(self, joint: str) -> Array:
         """The joint's coordinates over time: (times,) if it has one, else (times, nq)."""

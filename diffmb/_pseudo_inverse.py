@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ._batch import stored
 from ._spatial._bilinear import WIDE
 from ._spatial._vector import matmul, matvec
+from ._tiles import stored
 
 _WRITTEN_OUT = 48  # terms of a sum
 _SWEPT = 12  # rows of a single matrix up to which sweeps beat a call of the library

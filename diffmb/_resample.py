@@ -22,6 +22,7 @@ from ._manifold import nearest_state, renewed, unknown_rows
 from ._model import Model
 from ._motion import rates_of, settled
 from ._plan import split
+from ._tiles import over_rows
 
 
 def resampled(
@@ -34,7 +35,7 @@ def resampled(
     later = jnp.clip(jnp.searchsorted(ts, lax.stop_gradient(times), side="left"), 1, ts.shape[0] - 1)
     ends = jnp.stack([later - 1, later], 1)
     on = None if on is None else on[later]
-    found = jax.vmap(_between, (None, None, 0, 0, 0, 0))(model, inputs, times, ts[ends], ys[ends], on)
+    found = over_rows(lambda *row: _between(model, inputs, *row), times, ts[ends], ys[ends], on)
     return jnp.where(within(ts, times)[:, None], found, jnp.nan), on
 
 

@@ -36,6 +36,7 @@ from ._replay import record, solve
 from ._results import RESULTS
 from ._solver import Auto, Baumgarte, StoredSteps, as_controller, as_solver, explicit, implicit
 from ._spatial._axis import is_concrete
+from ._tiles import over_rows
 from ._trajectory import Rows, Trajectory, saved_rows, trajectory
 
 
@@ -140,7 +141,7 @@ def _timed_rule(primals, tangents):
     dys = jnp.zeros_like(ys) if isinstance(dys, SymbolicZero) else dys
     if not isinstance(dts, SymbolicZero):
         modes = jax.tree.map(lambda a: a[:-1], modes)
-        dys = dys + jax.vmap(lambda mode, t, y: field(theta, mode, t, y))(modes, ts, ys) * dts[:, None]
+        dys = dys + over_rows(lambda mode, t, y: field(theta, mode, t, y), modes, ts, ys) * dts[:, None]
     return ys, dys
 
 

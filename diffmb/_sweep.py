@@ -23,11 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ._batch import stored
 from ._spatial._bilinear import WIDE
 from ._spatial._pose import Pose
 from ._spatial._twist import axial, turn
 from ._spatial._vector import cross, join, matvec
+from ._tiles import stored
 from ._topology import Topology
 from ._walk import walk
 

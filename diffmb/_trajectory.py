@@ -24,6 +24,7 @@ from ._reactions import reactions
 from ._resample import resampled, within
 from ._results import RESULTS
 from ._spatial._axis import is_concrete
+from ._tiles import over_rows
 
 SCHEMA = 1  # of datasets and files
 STATISTICS = ("steps", "rejected", "constraint_error", "largest_correction")
@@ -72,7 +73,7 @@ class Trajectory(eqx.Module):
 
     def __getitem__(self, frame: str | Marker) -> Motion:
         at = lambda t, q, v, vd: kinematics(self.model, q, v, vd, t)[frame]
-        return jax.vmap(at)(self.ts, self.q, self.v, self.vd)
+        return over_rows(at, self.ts, self.q, self.v, self.vd)
 
     def coordinate(self, joint: str) -> Array:
         """The joint's coordinates over time: (times,) if it has one, else (times, nq)."""
@@ -180,7 +181,7 @@ def _column(found: Array) -> Array:
 
 
 def _over_time(traj: Trajectory, fun: Any) -> Array:
-    return jax.vmap(fun)(traj.ts, traj.q, traj.v, traj.z)
+    return over_rows(fun, traj.ts, traj.q, traj.v, traj.z)
 
 
 def _loaded(traj: Trajectory, fun: Any) -> Any:
@@ -190,7 +191,7 @@ def _loaded(traj: Trajectory, fun: Any) -> Any:
         tau, u = traj.inputs(t)
         return fun(traj.model, q, v, tau, t, z=z, u=u, on=on)
 
-    return jax.vmap(at)(traj.ts, traj.q, traj.v, traj.z, traj.on)
+    return over_rows(at, traj.ts, traj.q, traj.v, traj.z, traj.on)
 
 
 @eqx.filter_jit
@@ -209,7 +210,7 @@ def _reactions(traj: Trajectory, name: str, frame: Any) -> Array:
         tau, u = traj.inputs(t)
         return reactions(traj.model, q, v, tau, t, frame=frame, z=z, u=u, on=on)[name]
 
-    return jax.vmap(at)(traj.ts, traj.q, traj.v, traj.z, traj.on)
+    return over_rows(at, traj.ts, traj.q, traj.v, traj.z, traj.on)
 
 
 @eqx.filter_jit
@@ -362,9 +363,7 @@ def trajectory(plan: Plan, theta: Theta, rows: Rows, found: Found) -> Trajectory
         rows = jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[:keep]) if jnp.ndim(a) else a, rows)
     q, v, z = split(theta.model, rows.ys)
     counts, log = found.counts, found.log
-    stats = Statistics(
-        counts.accepted, counts.tried - counts.accepted, counts.error, counts.drift, plan.method
-    )
+    stats = Statistics(counts.accepted, counts.tried - counts.accepted, counts.error, counts.drift, plan.method)
     names = tuple(event.name for event in plan.events)
     found_events = (log.times, log.which, names)
     return Trajectory(

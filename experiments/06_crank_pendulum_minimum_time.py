@@ -58,13 +58,14 @@ def fastest_move(model, config):
 
 
 # 3. Look: the same motion by simulation, and how well the loop is closed.
-def check(solution):
+def check(solution, config):
     model = solution.problem.model
     closed = jax.vmap(lambda q: mb.constraint_residual(model, q))(solution.q)
     again = solution.trajectory()
+    apart = np.abs(again.q[-1] - solution.q[-1]).max()
     print(f"loop open by at most {np.abs(closed).max():.1e}, rows that were left out included")
-    print(f"simulated with the torque found, the end differs by {np.abs(again.q[-1] - solution.q[-1]).max():.1e} rad")
-    return again
+    print(f"simulated with the torque found, the end differs by {apart:.1e} rad")
+    assert solution.converged and np.abs(closed).max() < 1e-8 and apart < config["apart"], "no move"
 
 
 def plot(axes, solution):
@@ -85,7 +86,7 @@ def main(config):
     begin = time.perf_counter()
     solution = mb.control.collocation(problem, nodes=config["nodes"], accuracy=config["accuracy"])
     print(f"{solution}\n{time.perf_counter() - begin:.1f} s, compiling included")
-    check(solution)
+    check(solution, config)
     mb.draw("out/06_crank_pendulum_minimum_time.png", lambda axes: plot(axes, solution), rows=3, size=(8, 8))
 
 

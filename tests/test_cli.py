@@ -15,6 +15,7 @@ from studies import PENDULUM, cli, refused, write  # noqa: F401  (cli is a fixtu
 
 import diffmb as mb
 from diffmb import _cli, _trajectory
+from diffmb._study import _watch
 
 ROOT = Path(__file__).parent.parent
 
@@ -314,9 +315,7 @@ def test_doctor(cli):  # noqa: F811
         assert word in out, word
 
 
-def test_control_finds_the_effort_of_a_double_integrator(cli, tmp_path):  # noqa: F811
-    """A mass moved by 1 m in 1 s from rest to rest: u = 6 - 12 t and cost 12, for m = 1 (Bryson and Ho 1975)."""
-    text = '''
+DOUBLE_INTEGRATOR = '''
 schema_version = 1
 [mechanism]
 gravity = [0, 0, 0]
@@ -334,12 +333,40 @@ minimise = "effort"
 end = { q = { x = 1.0 }, v = { x = 0.0 } }
 nodes = 4
 '''
-    code, _, err = cli("control", write(tmp_path, text), "--out", tmp_path / "out")
+
+
+def test_control_finds_the_effort_of_a_double_integrator(cli, tmp_path):  # noqa: F811
+    """A mass moved by 1 m in 1 s from rest to rest: u = 6 - 12 t and cost 12, for m = 1 (Bryson and Ho 1975)."""
+    code, _, err = cli("control", write(tmp_path, DOUBLE_INTEGRATOR), "--out", tmp_path / "out")
     assert code == 0, err
     found = json.loads((tmp_path / "out" / "control.json").read_text())
     assert found["cost"] == pytest.approx(12.0, rel=1e-6) and found["converged"]
     inputs = table(tmp_path / "out" / "inputs.csv")
     np.testing.assert_allclose(inputs["x"][1:], 6.0 - 12.0 * inputs["time [s]"][1:], atol=1e-5)
     assert table(tmp_path / "out" / "channels.csv")["x [rad or m]"][-1] == pytest.approx(1.0, abs=1e-6)
-    path = write(tmp_path, text.replace('"effort"', '"efort"'))
+    path = write(tmp_path, DOUBLE_INTEGRATOR.replace('"effort"', '"efort"'))
     refused(cli("control", path, "--out", tmp_path / "o2"), 2, "did you mean 'effort'?")
+
+
+def test_control_interrupted_and_resumed(cli, tmp_path, monkeypatch):  # noqa: F811
+    """Stopped after three iterations, a bounded problem goes on to the same bits as one that was left alone.
+
+    |u| <= U = 4.5: full push, u = U (1/2 - t) / b for |1/2 - t| < b = 3^-1/2 / 2, full brake; cost 2 U^2 (1/2 - 2b/3).
+    """
+    path = write(tmp_path, DOUBLE_INTEGRATOR.replace("{ x = {} }", "{ x = { lower = -4.5, upper = 4.5 } }"))
+    assert cli("control", path, "--out", tmp_path / "whole")[0] == 0
+    own = _watch.Watch.tell
+
+    def tell(self, done, total, text=""):
+        self.stopped = done >= 3
+        own(self, done, total, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_watch.Watch, "tell", tell)
+        refused(cli("control", path, "--out", tmp_path / "out"), 130, "--resume goes on")
+    code, _, err = cli("control", path, "--out", tmp_path / "out", "--resume")
+    assert code == 0 and "going on after 3 iterations" in err, err
+    for name in ("control.json", "inputs.csv", "channels.csv", "results.npz"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    found = json.loads((tmp_path / "out" / "control.json").read_text())
+    assert found["iterations"] > 4 and found["cost"] == pytest.approx(2 * 4.5**2 * (0.5 - 3**-0.5 / 3), rel=1e-2)

@@ -230,11 +230,12 @@ def test_simulations(kind):
     assert np.ptp(np.asarray(house.q), axis=0).min() > 0.05  # every joint has moved
 
 
-def test_derivative_of_a_simulation():
-    """Forward and reverse through the shared loop, and differences."""
+@every
+def test_derivative_of_a_simulation(kind):
+    """Forward, reverse, and differences."""
     q, push, h = jnp.zeros(2), jnp.array([0.3, -0.5]), 1e-3
-    own = fm.Recursive(model_of("straight chain"))
-    end = lambda v: own.simulate((q, v), TS[:2], rtol=1e-10, atol=1e-10).q[-1]
+    own = kind(model_of("straight chain"))
+    end = lambda v: own.simulate((q, v), TS[:2], rtol=1e-10, atol=1e-10, max_steps=64).q[-1]
     forward = jax.jit(lambda v: jax.jvp(end, (v,), (push,)))
     change = forward(jnp.zeros(2))[1]
     close(change, (forward(h * push)[0] - forward(-h * push)[0]) / (2 * h), 1e-6)

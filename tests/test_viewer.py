@@ -13,7 +13,7 @@ import diffmb as mb
 from diffmb import _plots
 from diffmb._spatial._pose import quat_to_rotation
 from diffmb._viewer._html import page
-from diffmb._viewer._scene import scene
+from diffmb._viewer._scene import scene, with_ghost
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +97,26 @@ def test_the_page_stands_alone(motion, tmp_path):
     assert page(scene(mech, traj)) == page(scene(mech, traj))
     with pytest.raises(mb.MechanismError, match="there is no folder"):
         mb.animate(mech, traj, tmp_path / "no" / "run.html")
+
+
+def test_before_and_after_on_one_page(motion, tmp_path):
+    """The earlier motion is drawn behind, in one colour and without names, each body where it was."""
+    mech, traj = motion
+    model, tip = traj.model, mb.Marker("bob", (0.05, 0.0, 0.0))
+    other = mb.simulate(model, mb.assemble(model), traj.ts)
+    found = with_ghost(scene(mech, traj, {"tip": tip}), scene(mech, other, {"tip": tip}))
+    count = len(mech.bodies)
+    assert found.bodies == (*(body.name for body in mech.bodies), *[""] * count)
+    np.testing.assert_allclose(found.positions[:, count:], scene(mech, other).positions)
+    half = len(found.shapes) // 2
+    assert all(s.body == -1 or s.body >= count for s in found.shapes[half:])
+    assert len({s.colour for s in found.shapes[half:]}) == 1
+    assert [name for name, _ in found.paths] == ["tip", "tip before"]
+    mb.animate(mech, traj, tmp_path / "both.html", before=(mech, other))
+    assert (tmp_path / "both.html").stat().st_size > (len(page(scene(mech, traj))))
+    short = mb.simulate(model, mb.assemble(model), [0.0, 0.1])
+    with pytest.raises(mb.MechanismError, match="simulate both at the same times"):
+        mb.animate(mech, traj, tmp_path / "both.html", before=(mech, short))
 
 
 def test_names_cannot_break_out():

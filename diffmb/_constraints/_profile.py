@@ -37,6 +37,7 @@ from .._spatial._vector import dot, stack, unit
 from ._geometry import length_and_direction, nearest
 
 _TURN = 2.0 * np.pi
+_TIE = 1e-10  # relative: squared distances that differ by less are taken to be equal
 _SLACK = 1e-4  # rad: an arc of no length may come out this much shorter
 
 
@@ -234,8 +235,10 @@ def _choose(pieces: Array, p: Array) -> Array:
     pieces, p = lax.stop_gradient((pieces, p))
 
     def apart(piece):
-        gap = _place(piece, jnp.clip(_share(piece, p), 0.0, 1.0)) - p
-        return dot(gap, gap)
+        share = _share(piece, p)
+        gap = _place(piece, jnp.clip(share, 0.0, 1.0)) - p
+        beyond = (share < 0.0) | (share > 1.0)  # near a seam squared distances are equal to round-off, shares are not
+        return dot(gap, gap) * jnp.where(beyond, 1.0 + _TIE, 1.0)
 
     return jnp.argmin(jax.vmap(apart)(pieces))
 

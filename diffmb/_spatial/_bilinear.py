@@ -16,7 +16,7 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
@@ -133,28 +133,29 @@ def _compute(a: Array, b: Array, *, kind: Kind, lead: int) -> Array:
 
 
 def _as_one_sum(kind: Kind, lead: int, a: Array, b: Array) -> Array:
-    """c = sum over a dense T, or over the shared index, of broadcast products."""
-    if isinstance(kind, Sparse):
-        names, tensor = ("i", "j", "k"), np.zeros(kind.sizes)
-        for i, j, k, factor in kind.terms:
-            tensor[i, j, k] += factor
-        order = "ijk"
-    else:
-        names, tensor = kind.names, None
-        order = names[0] + "".join(sorted(set(names[1] + names[2]) - set(names[0])))
+    """c = sum over a dense T, or over the shared index, of broadcast products; few operations, so quick to compile."""
+    out, first, second = ("i", "j", "k") if isinstance(kind, Sparse) else kind.names
+    order = out + "".join(sorted(set(first + second) - set(out)))
+    ahead = jnp.broadcast_shapes(a.shape[:lead], b.shape[:lead])
+    behind = jnp.broadcast_shapes(a.shape[lead + len(first) :], b.shape[lead + len(second) :])
+    lengths = dict(zip(out + first + second, [n for shape in kind.shapes for n in shape], strict=True))
+    full = (*ahead, *(lengths[n] for n in order), *behind)
 
     def spread(x: Array, own: str) -> Array:
-        ahead, behind = x.shape[:lead], x.shape[lead + len(own) :]
-        sizes = dict(zip(own, x.shape[lead : lead + len(own)], strict=True))
-        axes = [*range(lead), *(lead + own.index(n) for n in order if n in own), *range(lead + len(own), x.ndim)]
-        x = jnp.transpose(x, axes)
-        return x.reshape(ahead + tuple(sizes.get(n, 1) for n in order) + behind)
+        axes = [*range(lead), *(lead + order.index(n) for n in own), *range(lead + len(order), len(full))]
+        if axes != sorted(axes):
+            x, axes = lax.transpose(x, np.argsort(axes)), sorted(axes)
+        keep = [k for k, axis in enumerate(axes) if x.shape[k] == full[axis]]  # the others have length one
+        return lax.broadcast_in_dim(lax.squeeze(x, [*{*range(x.ndim)} - {*keep}]), full, [axes[k] for k in keep])
 
-    product = spread(a, names[1]) * spread(b, names[2])
-    if tensor is not None:
-        product = product * jnp.asarray(tensor.reshape(tensor.shape + (1,) * (a.ndim - lead - 1)), a.dtype)
-    summed = tuple(range(lead + len(names[0]), lead + len(order)))
-    return product.sum(summed) if summed else product
+    product = spread(a, first) * spread(b, second)
+    if isinstance(kind, Sparse):
+        tensor = np.zeros(kind.sizes, a.dtype)
+        for i, j, k, factor in kind.terms:
+            tensor[i, j, k] += factor
+        product = product * lax.broadcast_in_dim(tensor, full, range(lead, lead + 3))
+    summed = range(lead + len(out), lead + len(order))
+    return lax.reduce(product, np.zeros((), a.dtype), lax.add, summed) if summed else product
 
 
 bilinear_p.def_impl(jax.jit(_compute, static_argnames=("kind", "lead")))

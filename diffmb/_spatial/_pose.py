@@ -12,6 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from ._axis import as_array
 from ._vector import cross, dot, eye, join, matmul, matvec, outer, sin_cos, skew, stack, transpose, unit
 
 
@@ -55,8 +56,9 @@ class Pose(eqx.Module):
         return Pose(matmul(self.rotation, skew(twist[:3])), matvec(self.rotation, twist[3:]))
 
 
-def rotation_about(axis: Array, angle: Array) -> Array:
-    """Rodrigues: R = a a^T + cos (I - a a^T) + sin [a]x for a unit axis (3, *batch)."""
+def rotation_about(axis: Any, angle: Any) -> Array:
+    """Rodrigues: R = a a^T + cos (I - a a^T) + sin [a]x for a unit axis (3, *batch) and an angle, rad."""
+    axis, angle = as_array(axis), as_array(angle)
     s, c = sin_cos(angle)
     along = outer(axis, axis)
     return along + c * (eye(3, axis) - along) + s * skew(axis)

@@ -160,9 +160,10 @@ def _write(study: Study, folder: Folder, watch: Watch, values: dict[str, Any], f
     except MechanismError as error:
         report.text(f"There is no motion to show: {error}")
     else:
-        before, curves_after = curves(study, old, values), write_motion(study, folder, new, after)
-        write_pictures(study, folder, watch, new, curves_after, after, before)
-        report.motion(new, curves_after)
+        found_after = write_motion(study, folder, new, after)
+        before = curves(study, old, values), study.build(values), old
+        write_pictures(study, folder, watch, new, found_after, after, before)
+        report.motion(new, found_after)
     report.write()
     watch.say(str(found))
 

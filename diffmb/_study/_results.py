@@ -1,9 +1,9 @@
 """RESULTS of a study: files of numbers, pictures and a page, written into its folder.
 
-    results.npz + results.json, or results.nc      the motion, with names, units and versions
-    channels.csv                                    what was asked for, over time
-    plots/*.png, animation.html                     the same to look at
-    report.md                                       all of it on a page
+results.npz + results.json, or results.nc      the motion, with names, units and versions
+channels.csv                                    what was asked for, over time
+plots/*.png, animation.html                     the same to look at
+report.md                                       all of it on a page
 """
 
 import csv
@@ -16,10 +16,11 @@ import numpy as np
 
 from .._errors import MechanismError
 from .._io._results import save
+from .._mechanism import Mechanism
 from .._plots import plot_channels
 from .._trajectory import Trajectory, variables
 from .._viewer._html import page
-from .._viewer._scene import scene
+from .._viewer._scene import scene, with_ghost
 from ._folder import Folder, files
 from ._study import Study
 from ._watch import Watch
@@ -69,17 +70,21 @@ def write_pictures(
     traj: Trajectory,
     found: Curves,
     values: Mapping[str, Any] | None = None,
-    before: Curves | None = None,
+    before: tuple[Curves, Mechanism, Trajectory] | None = None,
 ) -> None:
-    """The motion as pictures; without matplotlib there are none, and a line says so."""
+    """The motion as pictures, with what was before; without matplotlib there are no plots, and a line says so."""
     own = study.config.output
     title = study.config.title or "diffmb"
     if own.plots and found:
-        picture(folder, watch, "plots/channels.png", lambda: plot_channels(np.asarray(traj.ts), found, title, before))
+        old = None if before is None else before[0]
+        picture(folder, watch, "plots/channels.png", lambda: plot_channels(np.asarray(traj.ts), found, title, old))
     if own.animation:
         markers = study.markers(values or {})
         trace = {name: markers[name] for name in (own.trace or markers) if name in markers}
-        folder.write("animation.html", page(scene(study.build(values or {}), traj, trace, title), own.speed))
+        shown = scene(study.build(values or {}), traj, trace, title)
+        folder.write(
+            "animation.html", page(shown if before is None else with_ghost(shown, scene(*before[1:])), own.speed)
+        )
 
 
 def picture(folder: Folder, watch: Watch, name: str, draw: Any) -> None:
@@ -126,7 +131,8 @@ class Report:
             self.table(head, [(name, unit, *least(y)) for name, (y, unit) in found.items()])
         self.picture("plots/channels.png", "channels over time")
         if "animation.html" in self.folder.written:
-            self.text("[animation.html](animation.html) shows the motion in 3-D: open it in a browser.")
+            ghost = "; what was before is pale" if self.command == "optimise" else ""
+            self.text(f"[animation.html](animation.html) shows the motion in 3-D{ghost}: open it in a browser.")
 
     def write(self) -> None:
         """Puts the page into the folder, with a list of the files beside it."""

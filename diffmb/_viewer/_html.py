@@ -14,7 +14,7 @@ from .._bodies._marker import Marker
 from .._io._files import check_place, replacing
 from .._mechanism import Mechanism
 from .._trajectory import Trajectory
-from ._scene import COLOURS, Scene, scene
+from ._scene import COLOURS, Scene, scene, with_ghost
 
 
 def animate(
@@ -25,6 +25,7 @@ def animate(
     trace: Mapping[str, Marker] | None = None,
     title: str = "diffmb",
     speed: float = 1.0,
+    before: tuple[Mechanism, Trajectory] | None = None,
 ) -> None:
     """Writes a page that shows the motion in 3-D: open it by a double click, it needs no network.
 
@@ -34,10 +35,12 @@ def animate(
     - `path`: of the file, such as "run.html".
     - `trace`: markers by name whose paths are drawn.
     - `title`: above the picture; `speed`: seconds of motion in one second.
+    - `before`: another mechanism and its motion at the same times, drawn in a pale grey behind: what a change did.
     """
     place = Path(path)
     check_place(place)
-    text = page(scene(mech, traj, trace, title), speed)
+    found = scene(mech, traj, trace, title)
+    text = page(found if before is None else with_ghost(found, scene(*before, trace)), speed)
     with replacing(place) as temporary:
         temporary.write_text(text, encoding="utf-8")
 

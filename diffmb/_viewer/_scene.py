@@ -11,7 +11,7 @@ pins, springs coils.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import jax
@@ -23,16 +23,19 @@ from .._bodies._rigid import RigidBody
 from .._connections._abstract import AbstractConnection, AbstractSpan
 from .._constraints._abstract import AbstractConstraint
 from .._constraints._points import Distance
+from .._errors import MechanismError
 from .._joints._abstract import AbstractJoint
 from .._kinematics import kinematics
 from .._mechanism import Mechanism
 from .._names import WORLD
 from .._spatial._pose import rotation_to_quat
+from .._tiles import over_rows
 from .._trajectory import Trajectory
 
 COLOURS = ("#4878a8", "#d98b3a", "#5b9a68", "#b8575c", "#7d6aa8", "#4aa3a2", "#a8824f", "#c274a0", "#6c7f8f", "#9aa53a")
 _FRAMES = 600
 _STEEL = (0.35, 0.39, 0.43)
+_GHOST = (0.82, 0.84, 0.86)
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,34 @@ def scene(mech: Mechanism, traj: Trajectory, trace: Mapping[str, Marker] | None 
     return Scene(title, times, names, positions, rotations, labels, shapes, ties, paths, up, away, middle, size, floor)
 
 
+def with_ghost(now: Scene, before: Scene) -> Scene:
+    """A scene with another one of the same times behind it, in a pale grey without names: what has changed."""
+    if now.times.shape != before.times.shape or not np.allclose(now.times, before.times):
+        raise MechanismError(
+            f"the motion before has {len(before.times)} times up to {before.times[-1]:.6g} s, the other one "
+            f"{len(now.times)} up to {now.times[-1]:.6g} s; simulate both at the same times"
+        )
+    shift = lambda k: k if k < 0 else k + len(now.bodies)
+    shapes = tuple(replace(s, body=shift(s.body), colour=_GHOST) for s in before.shapes)
+    ties = tuple(replace(t, first=shift(t.first), second=shift(t.second), colour=_GHOST) for t in before.ties)
+    return replace(
+        now,
+        bodies=now.bodies + ("",) * len(before.bodies),
+        positions=np.concatenate([now.positions, before.positions], 1),
+        rotations=np.concatenate([now.rotations, before.rotations], 1),
+        labels=now.labels + before.labels,
+        shapes=now.shapes + shapes,
+        ties=now.ties + ties,
+        paths=now.paths + tuple((f"{name} before", path) for name, path in before.paths),
+        size=max(now.size, before.size),
+        floor=min(now.floor, before.floor),
+    )
+
+
 def _poses(traj: Trajectory, rows: np.ndarray, names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    motion = jax.jit(jax.vmap(lambda q, t: kinematics(traj.model, q, t=t)))(traj.q[rows], traj.ts[rows])
+    motion = jax.jit(lambda *at: over_rows(lambda q, t: kinematics(traj.model, q, t=t), *at))(
+        traj.q[rows], traj.ts[rows]
+    )
     order = [motion.names.index(name) for name in names]
     turn = jax.jit(jax.vmap(jax.vmap(rotation_to_quat)))(motion.pose.rotation)
     return np.asarray(motion.pose.translation)[:, order], np.asarray(turn)[:, order]
