@@ -11,8 +11,16 @@ import pytest
 ROOT = Path(__file__).parent.parent
 CONDITIONS = "first-order conditions are left by"
 SHORT = {
+    "01_double_pendulum": ({"t_end": 0.2, "frames": 21, "batch": 8}, ("8 pendulums",)),
+    "02_coupler_path": ({"points": 8, "generations": 2}, ("with derivatives", CONDITIONS)),
     "03_balancing": ({"positions": 24, "iterations": 80}, ("closed form", CONDITIONS)),
     "04_suspension": ({"generations": 8, "agreement": 0.2}, ("travel would save", CONDITIONS)),
+    "05_cam": ({"points": 6, "positions": 25, "simplex": 40}, ("positions are at the peak", "bound of any motion")),
+    "06_crank_pendulum_minimum_time": (
+        {"nodes": 8, "accuracy": 1.0, "apart": 0.5},
+        ("loop open by at most", "simulated with the torque found"),
+    ),
+    "07_reach": ({"nodes": 8, "accuracy": 1.0, "miss": 0.1}, ("converged", "the hand misses the target by")),
     "08_kamman_eight_bodies": ({"t_end": 0.1, "frames": 6}, ("eight free bodies", "angular momentum, relative")),
     "09_twelve_body_tree": ({"t_end": 0.1, "frames": 6}, ("energy drifts by", "accelerations apart")),
     "10_pump_kinematics": (
