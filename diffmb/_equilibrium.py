@@ -41,6 +41,7 @@ from ._kinematics import qdot, retract
 from ._mobility import speed_names
 from ._model import Model
 from ._spatial._axis import is_concrete
+from ._tiles import over_rows
 
 _STEPS = 200
 _LONGEST = 0.4  # rad or m, of one step
@@ -263,7 +264,7 @@ def _along(stable: bool, case: Case, here: System, q, z, y, e, tiny: Array) -> t
         found = jnp.where(stable, loads @ y, size(loads, zd))
         return near, states, jnp.where(gap < 1e-2, found, jnp.nan)
 
-    nears, states, found = jax.vmap(try_out)(0.5 ** jnp.arange(float(_SHORTER), dtype=q.dtype))
+    nears, states, found = over_rows(try_out, 0.5 ** jnp.arange(float(_SHORTER), dtype=q.dtype))
     limit = 0.5 * jnp.abs(here.loads @ y) if stable else size(here.loads, here.zd)
     best = jnp.where((found <= limit).any(), jnp.argmax(found <= limit), _SHORTER - 1)
     best = jnp.where(tiny, 0, best)
