@@ -21,8 +21,8 @@ which is taken such that the largest pressure of Hertz is near his 975 N/mm2. Wh
 
 The balance of energy, power of the drive and the fuel = change of energy + heat, is integrated by Gauss's rule: its
 nodes are the requested times. It closes to 3e-5 of the 9.2 J that go to and fro (at rtol 1e-6; the torque follows the
-rate of the film, 1e6 N s/m). At last the slope of the largest Hertz pressure by the transition radius, which differences
-of runs confirm to four digits. The figure goes to `out/`.
+rate of the film, 1e6 N s/m). At last the slope of the largest Hertz pressure by the transition radius, which
+differences of runs confirm to four digits. The figure goes to `out/`.
 """
 
 import jax
