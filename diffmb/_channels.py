@@ -1,11 +1,11 @@
 """CHANNELS: what is seen of a motion over time, by name.
 
-joint          A   A.speed   A.acceleration                 with [k] where there are several: ball.speed[2]
-body           .position .velocity .acceleration            .x .y .z, or nothing for the length of the vector;
-               .angular_velocity .angular_acceleration      rocker.x is short for rocker.position.x; .angle about z
-any part       .force .moment                               what it exerts on its child or second marker, world axes
-drive          .load          connection   .state           with [k]
-whole          energy  kinetic_energy  potential_energy
+    joint          A   A.speed   A.acceleration                 with [k] where there are several: ball.speed[2]
+    body           .position .velocity .acceleration            .x .y .z, or nothing for the length of the vector;
+                   .angular_velocity .angular_acceleration      rocker.x is short for rocker.position.x; .angle about z
+    any part       .force .moment                               what it exerts on its child or second marker, world axes
+    drive          .load          connection   .state           with [k]
+    whole          energy  kinetic_energy  potential_energy
 """
 
 import re

@@ -38,6 +38,7 @@ def optimised(study: Study, folder: Folder, watch: Watch) -> None:
     if log.records or log.warning:
         watch.say(f"{len(log.records)} evaluations are known {f'({log.warning})' if log.warning else ''}".rstrip())
     evaluations = evaluations_of(log, watch)
+    watch.say("compiling the motion and its derivatives; the first time takes a minute or two")
     try:
         found = optimise(
             lambda p: _objective(study, own, p),
