@@ -19,6 +19,7 @@ from helpers import close
 
 import diffmb as mb
 from diffmb import _batches
+from diffmb._tiles import TILE, over_rows
 
 TS = jnp.linspace(0.0, 0.5, 4)
 
@@ -49,6 +50,21 @@ ANGLES = np.random.default_rng(0).uniform(-3.0, 1.0, 300)
 @pytest.fixture(scope="module")
 def whole():
     return mb.batch(swing)(ANGLES)
+
+
+@pytest.mark.parametrize("rows", [3, 140])
+def test_rows_one_by_one_or_side_by_side(rows):
+    """The two programs of what is read off a motion: the same numbers and derivatives, also in a batch of motions."""
+    q = jnp.asarray(ANGLES[:rows])[:, None]
+    at = lambda m, q: mb.forward_dynamics(m, q, jnp.cos(q))[0]
+    ways = [lambda m, q: over_rows(lambda q: at(m, q), q), lambda m, q: jax.vmap(lambda q: at(m, q))(q)]
+    pull = lambda f: jax.jit(lambda m, q: (f(m, q), jax.grad(lambda m, q: (f(m, q) ** 2).sum(), (0, 1))(m, q)))
+    found, expected = (pull(f)(MODEL, q) for f in ways)
+    jax.tree.map(lambda a, b: close(a, b, 1e-12), found, expected)
+    program = [jax.jit(f).lower(MODEL, q).as_text() for f in ways]
+    assert ("stablehlo.while" in program[0]) and ("stablehlo.while" in program[1]) == (rows >= 2 * TILE)
+    many = jax.jit(jax.vmap(ways[0], (None, 0)))(MODEL, jnp.stack([q, 2 * q]))
+    close(many[1], ways[1](MODEL, 2 * q), 1e-12)
 
 
 def test_states_are_a_loop(whole):
