@@ -15,7 +15,7 @@ SHORT = {
     "02_coupler_path": ({"points": 8, "generations": 2}, ("with derivatives", CONDITIONS)),
     "03_balancing": ({"positions": 24, "iterations": 80}, ("closed form", CONDITIONS)),
     "04_suspension": ({"generations": 8, "agreement": 0.2}, ("travel would save", CONDITIONS)),
-    "05_cam": ({"points": 6, "positions": 25, "simplex": 40}, ("positions are at the peak", "bound of any motion")),
+    "05_cam": ({"points": 9, "positions": 25, "simplex": 1}, ("positions are at the peak", "bound of any motion")),
     "06_crank_pendulum_minimum_time": (
         {"nodes": 8, "accuracy": 1.0, "apart": 0.5},
         ("loop open by at most", "simulated with the torque found"),
