@@ -235,7 +235,7 @@ def test_derivative_of_a_simulation(kind):
     """Forward, reverse, and differences."""
     q, push, h = jnp.zeros(2), jnp.array([0.3, -0.5]), 1e-3
     own = kind(model_of("straight chain"))
-    end = lambda v: own.simulate((q, v), TS[:2], rtol=1e-10, atol=1e-10, max_steps=64).q[-1]
+    end = lambda v: own.simulate((q, v), TS[:2], rtol=1e-10, atol=1e-10, max_steps=256).q[-1]
     forward = jax.jit(lambda v: jax.jvp(end, (v,), (push,)))
     change = forward(jnp.zeros(2))[1]
     close(change, (forward(h * push)[0] - forward(-h * push)[0]) / (2 * h), 1e-6)
