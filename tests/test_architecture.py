@@ -32,6 +32,7 @@ ORDER = (
     "_validate",
     "_model",
     "_checks",
+    "_tiles",
     "_batch",
     "_pseudo_inverse",
     "_walk",
