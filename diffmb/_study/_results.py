@@ -1,9 +1,9 @@
 """RESULTS of a study: files of numbers, pictures and a page, written into its folder.
 
-results.npz + results.json, or results.nc      the motion, with names, units and versions
-channels.csv                                    what was asked for, over time
-plots/*.png, animation.html                     the same to look at
-report.md                                       all of it on a page
+    results.npz + results.json, or results.nc      the motion, with names, units and versions
+    channels.csv                                    what was asked for, over time
+    plots/*.png, animation.html                     the same to look at
+    report.md                                       all of it on a page
 """
 
 import csv
