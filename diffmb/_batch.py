@@ -117,7 +117,22 @@ class Cotangent:
         return self.of.transposed(*args)
 
 
-Function = Explicit | Implicit | Tangent | Cotangent
+@dataclasses.dataclass(frozen=True)
+class Tile:
+    """A function of one tile of a batch on CPU, with its stages stored. Arguments: those of the function."""
+
+    of: Explicit | Implicit | Tangent | Cotangent
+    seldom: bool = False
+
+    def call(self, *args: Array) -> Arrays:
+        token = storing.set(True)
+        try:
+            return self.of.call(*args)
+        finally:
+            storing.reset(token)
+
+
+Function = Explicit | Implicit | Tangent | Cotangent | Tile
 
 
 def _batch(args: Any) -> int:
@@ -156,9 +171,12 @@ def _outputs(fun: Function, args: Any) -> Any:
     tile = tile_of(batch, fun.seldom)
     if tile == batch:
         return _program(fun, args).out_avals
-    shapes = tuple((a.shape[:-1] + (min(a.shape[-1], tile),), a.dtype) for a in args)
-    outs = _traced(fun, shapes, tile == TILE, jax.config.jax_enable_x64).out_avals  # pyright: ignore
-    return [ShapedArray(out.shape[:-1] + (batch,), out.dtype) for out in outs]
+    piece = [ShapedArray(a.shape[:-1] + (min(a.shape[-1], tile),), a.dtype) for a in args]
+    return [ShapedArray(o.shape[:-1] + (batch,), o.dtype) for o in _program(_tile(fun, tile), piece).out_avals]
+
+
+def _tile(fun: Any, size: int) -> Function:
+    return Tile(fun) if size == TILE else fun
 
 
 batch_last_p = Primitive("batch_last")
@@ -191,8 +209,6 @@ def _in_tiles(fun: Function, *args: Array) -> Arrays:
     """
     batch = _batch(args)
     size = tile_of(batch, fun.seldom)
-    if size == batch:
-        return _evaluate(fun, *args)
     count = -(-batch // size)
     cut = [k for k, a in enumerate(args) if a.shape[-1] == batch]
 
@@ -200,11 +216,7 @@ def _in_tiles(fun: Function, *args: Array) -> Arrays:
         whole = list(args)
         for k, piece in zip(cut, pieces, strict=True):
             whole[k] = piece
-        token = storing.set(size == TILE)
-        try:
-            return _evaluate(fun, *whole)
-        finally:
-            storing.reset(token)
+        return tuple(call(_tile(fun, size), *whole))
 
     def pieces(a: Array) -> Array:
         a = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, count * size - batch)], mode="edge")
@@ -217,12 +229,22 @@ def _in_tiles(fun: Function, *args: Array) -> Arrays:
     return tuple(together(a) for a in lax.map(tile, [pieces(args[k]) for k in cut]))
 
 
-mlir.register_lowering(
-    batch_last_p, mlir.lower_fun(lambda *args, fun, linear: _evaluate(fun, *args), multiple_results=True)
-)
-mlir.register_lowering(
-    batch_last_p, mlir.lower_fun(lambda *args, fun, linear: _in_tiles(fun, *args), multiple_results=True), "cpu"
-)
+def _lower(ctx, *args, fun, linear):
+    """The program as a function of the module, lowered once however often it is called."""
+    return mlir.core_call_lowering(ctx, *args, name="batch_last", call_jaxpr=_program(fun, ctx.avals_in))
+
+
+_lower_tiles = mlir.lower_fun(lambda *args, fun, linear: _in_tiles(fun, *args), multiple_results=True)
+
+
+def _lower_on_cpu(ctx, *args, fun, linear):
+    batch = _batch(ctx.avals_in)
+    lower = _lower if tile_of(batch, fun.seldom) == batch else _lower_tiles
+    return lower(ctx, *args, fun=fun, linear=linear)
+
+
+mlir.register_lowering(batch_last_p, _lower)
+mlir.register_lowering(batch_last_p, _lower_on_cpu, "cpu")
 
 
 def _fold(args, dims, *, fun, linear):
