@@ -22,6 +22,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 WIDE = 32  # samples that fill the vector units: from there on, code written out along the batch pays
+_MANY = 12  # bodies of a single run from which on a product by way of stored matrices pays
 
 Shape = tuple[int, ...]
 
@@ -48,6 +49,13 @@ class Sparse:
             else:
                 sums[i] = so_far + term if factor == 1 else so_far - term if factor == -1 else so_far + factor * term
         return jnp.stack([zero if s is None else s for s in sums])
+
+    def tensor(self, dtype) -> np.ndarray:
+        """T itself."""
+        dense = np.zeros(self.sizes, dtype)
+        for i, j, k, factor in self.terms:
+            dense[i, j, k] += factor
+        return dense
 
     def exchanged(self, order: tuple[int, int, int]) -> "Sparse":
         """The map whose (c, a, b) are the old ones in `order`."""
@@ -148,14 +156,22 @@ def _as_one_sum(kind: Kind, lead: int, a: Array, b: Array) -> Array:
         keep = [k for k, axis in enumerate(axes) if x.shape[k] == full[axis]]  # the others have length one
         return lax.broadcast_in_dim(lax.squeeze(x, [*{*range(x.ndim)} - {*keep}]), full, [axes[k] for k in keep])
 
+    if isinstance(kind, Sparse) and math.prod(ahead) >= _MANY:
+        return _by_matrices(kind, lead, a, b)
     product = spread(a, first) * spread(b, second)
     if isinstance(kind, Sparse):
-        tensor = np.zeros(kind.sizes, a.dtype)
-        for i, j, k, factor in kind.terms:
-            tensor[i, j, k] += factor
-        product = product * lax.broadcast_in_dim(tensor, full, range(lead, lead + 3))
+        product = product * lax.broadcast_in_dim(kind.tensor(a.dtype), full, range(lead, lead + 3))
     summed = range(lead + len(out), lead + len(order))
     return lax.reduce(product, np.zeros((), a.dtype), lax.add, summed) if summed else product
+
+
+def _by_matrices(kind: Sparse, lead: int, a: Array, b: Array) -> Array:
+    """c = (T a) b. The matrices T a are stored: XLA would otherwise put whole factors into the sum, and compute them
+    anew for each of its terms (inverse dynamics of 21 bodies: 14 instead of 480 us)."""
+    behind = a.ndim - lead - 1
+    matrices = lax.dot_general(a, kind.tensor(a.dtype), (((lead,), (1,)), ((), ())), precision="highest")
+    order = [*range(lead), lead + behind, lead + behind + 1, *range(lead, lead + behind)]
+    return (lax.transpose(matrices, order) * jnp.expand_dims(b, lead)).sum(lead + 1)
 
 
 bilinear_p.def_impl(jax.jit(_compute, static_argnames=("kind", "lead")))
