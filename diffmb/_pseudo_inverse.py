@@ -62,9 +62,9 @@ def _same_batch(A: Array, B: Array) -> tuple[Array, Array]:
     return jnp.broadcast_to(A, (*A.shape[:-1], batch)), jnp.broadcast_to(B, (*B.shape[:-1], batch))
 
 
-def pivoted_cholesky(A: Array) -> tuple[Array, Array, Array]:
-    """L (m, m, batch), column k from the k-th pivot and zero when there was none; which were found (m, batch); and
-    the numbers of the pivots (m, batch), as floats."""
+def pivoted_cholesky(A: Array, most: int | None = None) -> tuple[Array, Array, Array]:
+    """L (m, most, batch), column k from the k-th pivot and zero when there was none; which were found (most, batch);
+    and the numbers of the pivots (most, batch), as floats. `most` pivots are looked for, all by default."""
     m, (eps, tiny) = A.shape[0], (np.finfo(A.dtype).eps, np.finfo(A.dtype).tiny)
     number = jnp.arange(m, dtype=A.dtype)[:, None]
     start = (A * jnp.eye(m, dtype=A.dtype)[..., None]).sum(1)
@@ -81,7 +81,7 @@ def pivoted_cholesky(A: Array) -> tuple[Array, Array, Array]:
         keep = 1.0 - chosen  # no row is a pivot twice
         return (rest - column[:, None] * column[None], (diagonal - column * column) * keep), (column, found, first)
 
-    _, (columns, found, order) = lax.scan(step, (A, start), None, length=m)
+    _, (columns, found, order) = lax.scan(step, (A, start), None, length=m if most is None else most)
     return jnp.swapaxes(columns, 0, 1), found, order
 
 
@@ -89,7 +89,9 @@ def pivoted_cholesky(A: Array) -> tuple[Array, Array, Array]:
 def inverse(A: Array) -> Array:
     """Inverse of a positive definite matrix; in a long batch by sweeps: no pivoting needed, all samples in step."""
     m = A.shape[0]
-    if A.shape[-1] < WIDE and m > _SWEPT:
+    if A.shape[-1] >= WIDE:
+        return _swept_in_step(A)
+    if m > _SWEPT:
         return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(A, -1, 0)), 0, -1)
     number = jnp.arange(m)[:, None]
 
@@ -99,6 +101,25 @@ def inverse(A: Array) -> Array:
         return A - w[:, None] * (w / A[k, k])[None] - 2.0 * here[:, None] * here[None]
 
     return -lax.fori_loop(0, m, step, A)
+
+
+def _swept_in_step(A: Array) -> Array:
+    """The same for a long batch. The next row and its quotients are carried along: what is carried is stored, while XLA
+    would divide anew for every entry of the matrix (21 rows: 2.5 instead of 21 us for each sample)."""
+    m = A.shape[0]
+    number = jnp.arange(m)[:, None]
+
+    def ready(k, A):
+        k = jnp.minimum(k, m - 1)
+        w = jnp.where(number == k, A[k] - 1.0, A[k])
+        return w, w * (1.0 / A[k, k])
+
+    def step(k, carry):
+        A, w, quotient = carry
+        A = (A - w[:, None] * quotient[None]).at[k, k].add(-2.0)
+        return A, *ready(k + 1, A)
+
+    return -lax.fori_loop(0, m, step, (A, *ready(0, A)))[0]
 
 
 @inverse.defjvp

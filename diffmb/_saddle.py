@@ -31,7 +31,6 @@ from jax import Array
 
 from ._dynamics import composite, mass_solver
 from ._pseudo_inverse import inverse, pivoted_cholesky, product, pseudo_inverse
-from ._spatial._bilinear import WIDE
 from ._topology import Topology
 
 
@@ -152,8 +151,8 @@ def choose_rows(topology: Topology, S: Array, J: Array, G: Array) -> Array:
     else:
         W = _weighted(composite(topology, S, J), G, jnp.ones_like(G[:, 0]))[0]
         A = product(product(G, inverse(W)), turned)
-    _, found, order = pivoted_cholesky(A)
-    return jnp.where(found, order, -1.0)[: min(G.shape[:2])]
+    _, found, order = pivoted_cholesky(A, min(G.shape[:2]))
+    return jnp.where(found, order, -1.0)
 
 
 def _weighted(M: Array, G: Array, found: Array) -> tuple[Array, Array]:
@@ -168,7 +167,7 @@ def pick(G: Array, chosen: Array) -> Array:
     """The chosen rows of G (or entries of a column); zero where there is none."""
     number = jnp.arange(G.shape[0], dtype=chosen.dtype)
     E = jnp.where(chosen[:, None] == number[:, None], 1.0, 0.0).astype(G.dtype)
-    if G.shape[0] <= 24 or max(G.shape[-1], chosen.shape[-1]) >= WIDE:
+    if G.shape[0] <= 24:
         return product(E, G)
     batch = max(G.shape[-1], chosen.shape[-1])
     G, chosen = (jnp.broadcast_to(a, (*a.shape[:-1], batch)) for a in (G, chosen))

@@ -1,12 +1,23 @@
 """Runs over time against trusted answers: the IFToMM problems, the stiff ones, and published sensitivities."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from andrews import andrews, in_order, out_of_order, reference
 from helpers import close
-from test_reference_loops import FOLDER, car_axis, load, road, slider_crank, tight, windows, windows_state
+from test_reference_loops import (
+    FOLDER,
+    car_axis,
+    load,
+    road,
+    slider_crank,
+    tight,
+    windows,
+    windows_acceleration,
+    windows_state,
+)
 
 import diffmb as mb
 
@@ -79,6 +90,27 @@ def test_four_bars_turn_through_their_folds(n, end):
         expected = load("P02_A02_fourbar.json")["N2"][-1]
         close((*tip.pose.translation[-1][:2], *tip.twist[-1][3:5]), expected[:4], 1e-6)
     assert float(traj.stats.constraint_error) < 1e-13 and float(traj.energy_change) < 1e-6
+
+
+def test_a_batch_of_windows_is_a_batch_of_pendulums():
+    """P02 with other starts, 33 side by side: 6 windows (13 speeds, 30 rows) take the ways of large matrices."""
+    from scipy.integrate import solve_ivp
+
+    model = mb.compile(windows(6))
+    q, v = windows_state(model, np.pi / 2, 1.0)
+    start = mb.assemble(model, jnp.asarray(q), jnp.asarray(v))
+    rates = np.linspace(-2.0, -0.5, 33)
+
+    def end(rate):
+        state = eqx.tree_at(lambda s: s.v, start, rate * start.v)
+        traj = mb.simulate(model, state, [0.0, 0.15], controller=tight(1e-8), throw=False)
+        return traj.coordinate("A0")[-1], traj.speed("A0")[-1], traj.stats.constraint_error
+
+    angle, speed, left = jax.jit(jax.vmap(end))(jnp.asarray(rates))
+    slope = lambda t, y: [*y[33:], *windows_acceleration(6, y[:33])]
+    truth = solve_ivp(slope, (0, 0.15), [*np.full(33, np.pi / 2), *rates], "DOP853", rtol=1e-12, atol=1e-12).y[:, -1]
+    close(jnp.concatenate([angle, speed]), truth, 1e-7)
+    assert float(left.max()) < 1e-13
 
 
 def test_andrews_squeezer():
