@@ -1,14 +1,16 @@
 """Double precision, and programs that compile quickly: the tests run each one a few times only.
 
-The flags choose XLA's older emitters and light code generation (a quarter of the compile time, same arithmetic);
-benchmarks and experiments run without them.
+The flags choose XLA's older emitters, light code generation and one piece of code for each program, as the workers of
+the tests fill the cores already (a quarter of the compile time, same arithmetic); benchmarks and experiments run
+without them.
 """
 
 import os
 from pathlib import Path
 
 FLAGS = (
-    "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_parallel_codegen_split_count=1"
 )
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip()
 
