@@ -33,7 +33,7 @@ def rank_tolerance(dtype) -> float:
 def pseudo_inverse(A: Array) -> Array:
     """A+, (m, m, batch)."""
     L, found, _ = pivoted_cholesky(A)
-    gram = (L[:, :, None] * L[:, None, :]).sum(0)
+    gram = product(jnp.swapaxes(L, 0, 1), L)
     gram = gram + jnp.eye(A.shape[0], dtype=A.dtype)[..., None] * jnp.where(found, 0.0, 1.0)[:, None]
     half = product(L, inverse(gram))
     return product(half, jnp.swapaxes(half, 0, 1))
