@@ -8,7 +8,7 @@ of end coordinates with respect to the initial speed and all masses. Cold second
 with empty caches. What jax compiles may use every core, the others use one. Compare the ratios of one run, not seconds
 of different runs.
 
-    python experiments/benchmarks/simulation.py [pendulum four-bar ...] [--quick] [--no-peers]
+    python experiments/benchmarks/simulation.py [pendulum four-bar ...] [--quick] [--no-peers] [--no-batch]
 """
 
 import argparse
@@ -257,7 +257,7 @@ def scipy(p: Problem, reference: np.ndarray) -> dict[str, Any]:
     return result
 
 
-def measure(name: str, quick: bool, peers: bool) -> dict[str, Any]:
+def measure(name: str, quick: bool, peers: bool, batches: bool) -> dict[str, Any]:
     p = PROBLEMS[name]()
     reference = reference_of(p)
     rounds = 3 if quick else 8
@@ -266,7 +266,7 @@ def measure(name: str, quick: bool, peers: bool) -> dict[str, Any]:
     row["size"] = {"bodies": len(p.mechanism.bodies), "speeds": p.model.nv, "rows": p.model.nc}
     if choices:
         row |= single(p, choices, quick, rounds)
-        row |= batch(p, choices, quick, rounds)
+        row |= batch(p, choices, quick, rounds) if batches else {}
     if peers:
         row |= scipy(p, reference)
         run = exudyn_runs.search(p, reference, PEER_ACCURACY, 10.0 if quick else BUDGET)
@@ -279,6 +279,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=f"problems ({' '.join(PROBLEMS)})")
     parser.add_argument("--quick", action="store_true", help="pendulum and four-bar unless named, small batches")
     parser.add_argument("--no-peers", action="store_true", help="diffmb alone")
+    parser.add_argument("--no-batch", action="store_true", help="single runs alone")
     parser.add_argument("--out", type=Path, default=Path("out/benchmarks/simulation.json"), help="where results go")
     options = parser.parse_args()
     unknown = set(options.names) - PROBLEMS.keys()
@@ -289,7 +290,7 @@ def main() -> None:
     jax.jit(lambda x: x + 1).lower(np.ones(3)).compile()  # the first compilation also starts the backend
     rows = []
     for name in options.names or (["pendulum", "four-bar"] if options.quick else list(PROBLEMS)):
-        rows.append(measure(name, options.quick, not options.no_peers))
+        rows.append(measure(name, options.quick, not options.no_peers, not options.no_batch))
         print(table(rows[-1:]), flush=True)
     for group in dict.fromkeys(row["group"] for row in rows):
         print(f"\n{group}\n" + table([row for row in rows if row["group"] == group]))

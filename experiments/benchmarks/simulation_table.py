@@ -59,7 +59,23 @@ def _exudyn(row: dict[str, Any]) -> list[tuple[str, str]]:
         _seconds(run["step"]),
         f"{run['error']:.1e}",
         _judged(row, "over_exudyn", run["seconds"] / row["forward_seconds"] if own else None, ".1f"),
-        _judged(row, "over_exudyn_batch", run["seconds"] / row["batch_seconds"] if own else None, ".0f"),
+        _judged(row, "over_exudyn_batch", run["seconds"] / row["batch_seconds"] if "batch" in row else None, ".0f"),
+    ]
+    return list(zip(titles, cells, strict=True))
+
+
+def _many(row: dict[str, Any]) -> list[tuple[str, str]]:
+    details = ("method", "members (given up)", "attempts: median, most", "gradient / run")
+    titles = ["  per run in a batch", *(f"    {detail}" for detail in details)]
+    if "batch" not in row:
+        return [(title, "-") for title in titles]
+    many = row["batch"]
+    cells = [
+        _seconds(row["batch_seconds"]),
+        many["method"],
+        f"{many['batch']} ({many['failed']})",
+        f"{many['usual_attempts']}, {many['attempts']}",
+        _judged(row, "batch_gradient_ratio", row["batch_gradient_ratio"], ".2f"),
     ]
     return list(zip(titles, cells, strict=True))
 
@@ -67,7 +83,7 @@ def _exudyn(row: dict[str, Any]) -> list[tuple[str, str]]:
 def _own(row: dict[str, Any]) -> list[tuple[str, str]]:
     if "method" not in row:
         return [("diffmb", "does not get there")]
-    check, many = row["gradient_check"], row["batch"]
+    check = row["gradient_check"]
     cells = [
         ("diffmb", f"{row['method']}, {row['rtol']:g}"),
         ("  steps (rejected)", f"{row['steps']} ({row['rejected']})"),
@@ -77,11 +93,7 @@ def _own(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("  its gradient", _seconds(row["gradient_seconds"])),
         ("  gradient / run", _judged(row, "gradient_ratio", row["gradient_ratio"], ".2f")),
         ("  gradient, by differences", "-" if check is None else f"{check:.0e}"),
-        ("  per run in a batch", _seconds(row["batch_seconds"])),
-        ("    method", f"{many['method']}"),
-        ("    members (given up)", f"{many['batch']} ({many['failed']})"),
-        ("    attempts: median, most", f"{many['usual_attempts']}, {many['attempts']}"),
-        ("    gradient / run", _judged(row, "batch_gradient_ratio", row["batch_gradient_ratio"], ".2f")),
+        *_many(row),
         ("  cold run, s", _judged(row, "forward_cold", row["forward_cold"], ".2f")),
         ("    of it tracing", f"{row['forward_trace']:.2f}"),
         ("  cold gradient, s", _judged(row, "gradient_cold", row["gradient_cold"], ".2f")),
