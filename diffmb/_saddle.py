@@ -165,10 +165,9 @@ def _weighted(M: Array, G: Array, found: Array) -> tuple[Array, Array]:
 
 def pick(G: Array, chosen: Array) -> Array:
     """The chosen rows of G (or entries of a column); zero where there is none."""
-    number = jnp.arange(G.shape[0], dtype=chosen.dtype)
-    E = jnp.where(chosen[:, None] == number[:, None], 1.0, 0.0).astype(G.dtype)
     if G.shape[0] <= 24:
-        return product(E, G)
+        number = jnp.arange(G.shape[0], dtype=chosen.dtype)
+        return product(jnp.where(chosen[:, None] == number[:, None], 1.0, 0.0).astype(G.dtype), G)
     batch = max(G.shape[-1], chosen.shape[-1])
     G, chosen = (jnp.broadcast_to(a, (*a.shape[:-1], batch)) for a in (G, chosen))
     index = jnp.maximum(chosen, 0).astype(int)
