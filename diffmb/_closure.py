@@ -30,7 +30,7 @@ from ._configuration import Configuration, accelerations, configuration, twists
 from ._model import Model
 from ._spatial._pose import Pose
 from ._spatial._twist import cross_motion
-from ._spatial._vector import cross, eye, join, matvec, vecmat
+from ._spatial._vector import combine, cross, eye, join, matvec, vecmat
 from ._sweep import each, per_body, sum_outward, take
 from ._walk import walk
 
@@ -259,7 +259,7 @@ def scatter(model: Model, parts: Sequence[tuple], like: Array) -> tuple[Array, A
             touched = np.zeros((n + 1, len(group.ends)))
             touched[[ends[side] for ends in group.ends], np.arange(len(group.ends))] = sign
             if touched[:-1].any():
-                F = F + jnp.tensordot(jnp.asarray(touched[:-1], w.dtype), wrench, 1, precision="highest")
+                F = F + combine(jnp.asarray(touched[:-1], w.dtype), wrench)
     return F, tau
 
 

@@ -23,7 +23,7 @@ from ._model import Model
 from ._spatial._inertia import inertia_about
 from ._spatial._pose import Pose
 from ._spatial._twist import carry_columns, carry_motion, cross_motion
-from ._spatial._vector import matvec
+from ._spatial._vector import combine, matvec
 from ._sweep import compose, each, per_body, sum_outward, take
 from ._walk import walk
 
@@ -61,7 +61,7 @@ def _centres(model: Model, position: Array) -> Array:
         return position.mean(0, keepdims=True)
     member = (trees == np.arange(trees.max() + 1)[:, None]).astype(float)
     average = jnp.asarray(member / member.sum(1, keepdims=True), position.dtype)
-    return jnp.tensordot(average, position, 1, precision="highest")[trees]
+    return combine(average, position)[trees]
 
 
 def joint_motion(model: Model, c: Configuration, q: Array, v: Array, t: Array) -> tuple[Array, Array]:

@@ -15,13 +15,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
 
 from ._spatial._bilinear import WIDE
-from ._spatial._vector import matmul, matvec
-from ._tiles import stored
+from ._spatial._vector import matmul, matvec, product_apart
+from ._tiles import one_kernel, stored
 
 _WRITTEN_OUT = 48  # terms of a sum
-_SWEPT = 12  # rows of a single matrix up to which sweeps beat a call of the library
 
 
 def rank_tolerance(dtype) -> float:
@@ -52,6 +54,9 @@ def product(A: Array, B: Array) -> Array:
     """A B, or A x, written out as a sum where the batch is long and the sum is not; a matrix product otherwise."""
     if A.shape[1] <= _WRITTEN_OUT and max(A.shape[-1], B.shape[-1]) >= WIDE:
         return stored(matmul if B.ndim == 3 else matvec)(A, B)  # fused into its users it would be computed many times
+    short = product_apart(A, B)
+    if short is not None:
+        return short
     if A.shape[-1] == B.shape[-1] == 1:
         return jnp.matmul(A[..., 0], B[..., 0], precision="highest")[..., None]
     return jnp.einsum("ikz,kjz->ijz" if B.ndim == 3 else "ikz,kz->iz", *_same_batch(A, B), precision="highest")
@@ -87,25 +92,16 @@ def pivoted_cholesky(A: Array, most: int | None = None) -> tuple[Array, Array, A
 
 @jax.custom_jvp
 def inverse(A: Array) -> Array:
-    """Inverse of a positive definite matrix; in a long batch by sweeps: no pivoting needed, all samples in step."""
-    m = A.shape[0]
-    if A.shape[-1] >= WIDE:
-        return _swept_in_step(A)
-    if m > _SWEPT:
-        return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(A, -1, 0)), 0, -1)
-    number = jnp.arange(m)[:, None]
-
-    def step(k, A):
-        here = jnp.where(number == k, 1.0, 0.0).astype(A.dtype)
-        w = A[k] - here  # with this the swept row becomes row / pivot and the pivot -1 / pivot, all in one go
-        return A - w[:, None] * (w / A[k, k])[None] - 2.0 * here[:, None] * here[None]
-
-    return -lax.fori_loop(0, m, step, A)
+    """Inverse of a positive definite matrix, (m, m, batch): no pivoting needed, all samples in step."""
+    return sweep_p.bind(A)
 
 
-def _swept_in_step(A: Array) -> Array:
-    """The same for a long batch. The next row and its quotients are carried along: what is carried is stored, while XLA
-    would divide anew for every entry of the matrix (21 rows: 2.5 instead of 21 us for each sample)."""
+def _swept(A: Array) -> Array:
+    """By sweeps: one row after the other becomes row / pivot, and the pivot -1 / pivot, all in one go.
+
+    The next row and its quotients are carried along: what is carried is stored, while XLA would divide anew for every
+    entry of the matrix (21 rows: 2.5 instead of 21 us for each sample of a batch).
+    """
     m = A.shape[0]
     number = jnp.arange(m)[:, None]
 
@@ -119,7 +115,22 @@ def _swept_in_step(A: Array) -> Array:
         A = (A - w[:, None] * quotient[None]).at[k, k].add(-2.0)
         return A, *ready(k + 1, A)
 
-    return -lax.fori_loop(0, m, step, (A, *ready(0, A)))[0]
+    return -lax.fori_loop(0, m, step, (A, *ready(0, A)))[0] if m else A
+
+
+sweep_p = Primitive("sweep")
+sweep_p.def_impl(jax.jit(lambda A: sweep_p.bind(A)))
+sweep_p.def_abstract_eval(lambda A: ShapedArray(A.shape, A.dtype))
+mlir.register_lowering(sweep_p, mlir.lower_fun(_swept, multiple_results=False))
+mlir.register_lowering(sweep_p, mlir.lower_fun(one_kernel(_swept), multiple_results=False), "cpu")
+
+
+def _batch_sweep(args, dims):
+    A = jnp.moveaxis(args[0], dims[0], -1)
+    return sweep_p.bind(A.reshape(*A.shape[:2], -1)).reshape(A.shape), A.ndim - 1
+
+
+batching.primitive_batchers[sweep_p] = _batch_sweep
 
 
 @inverse.defjvp

@@ -26,7 +26,7 @@ from jax import Array, lax
 from ._spatial._bilinear import WIDE
 from ._spatial._pose import Pose
 from ._spatial._twist import axial, turn
-from ._spatial._vector import cross, join, matvec
+from ._spatial._vector import combine, cross, join, matvec
 from ._tiles import stored
 from ._topology import Topology
 from ._walk import walk
@@ -64,7 +64,7 @@ def _tree_sum(topology: Topology, x: Array, outward: bool) -> Array:
     n, batch = x.shape[0], x.shape[-1]
     if n <= 32 or (n <= 256 and not wide(batch)):
         paths = jnp.asarray(walk(topology).paths, x.dtype)
-        return jnp.tensordot(paths if outward else paths.T, x, 1, precision="highest")
+        return combine(paths if outward else paths.T, x)
     parent = walk(topology).parent
 
     def relate(y, direction):  # (1 - P) y, or its transpose
@@ -276,7 +276,7 @@ def take(x: Array, index: np.ndarray) -> Array:
     if x.shape[0] > 64:
         return x[index]
     chosen = jnp.asarray(index.reshape(-1, 1) % x.shape[0] == np.arange(x.shape[0]), x.dtype)
-    return jnp.tensordot(chosen, x, 1, precision="highest").reshape(*index.shape, *x.shape[1:])
+    return combine(chosen, x).reshape(*index.shape, *x.shape[1:])
 
 
 def per_speed(topology: Topology, bodies: Array) -> Array:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.core import ShapedArray
+from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -65,10 +66,15 @@ class Sparse:
 
 @dataclasses.dataclass(frozen=True)
 class Contraction:
-    """A matrix product by its indices, for example ("i", "ik", "k") for c = A b; one index is summed, or none."""
+    """A matrix product by its indices, for example ("i", "ik", "k") for c = A b; one index is summed, or none.
+
+    One that stands `apart` is a sum whose factors and result are stored on CPU, instead of being fused with what is
+    around it.
+    """
 
     names: tuple[str, str, str]
     lengths: tuple[tuple[str, int], ...]
+    apart: bool = False
 
     @property
     def shapes(self) -> tuple[Shape, Shape, Shape]:
@@ -101,7 +107,7 @@ class Contraction:
         return x
 
     def exchanged(self, order: tuple[int, int, int]) -> "Contraction":
-        return Contraction(tuple(self.names[o] for o in order), self.lengths)  # type: ignore[arg-type]
+        return dataclasses.replace(self, names=tuple(self.names[o] for o in order))
 
 
 Kind = Sparse | Contraction
@@ -132,7 +138,7 @@ def _written_out(kind: Kind, lead: int):
 def _compute(a: Array, b: Array, *, kind: Kind, lead: int) -> Array:
     """Written out for a wide batch, which is fast to run; as one broadcast sum otherwise, which is quick to compile."""
     behind = max(math.prod(x.shape[lead + len(s) :]) for x, s in zip((a, b), kind.shapes[1:], strict=True))
-    if behind < WIDE:
+    if behind < WIDE or (isinstance(kind, Contraction) and kind.apart):
         return _as_one_sum(kind, lead, a, b)
     front = jnp.broadcast_shapes(a.shape[:lead], b.shape[:lead])
     a = jnp.broadcast_to(a, front + a.shape[lead:])
@@ -176,6 +182,16 @@ def _by_matrices(kind: Sparse, lead: int, a: Array, b: Array) -> Array:
 
 bilinear_p.def_impl(jax.jit(_compute, static_argnames=("kind", "lead")))
 mlir.register_lowering(bilinear_p, mlir.lower_fun(_compute, multiple_results=False))
+
+
+def _compute_on_cpu(a: Array, b: Array, *, kind: Kind, lead: int) -> Array:
+    if not (isinstance(kind, Contraction) and kind.apart):
+        return _compute(a, b, kind=kind, lead=lead)
+    with set_xla_metadata(inlineable="false"):
+        return jax.jit(_compute, static_argnames=("kind", "lead"))(a, b, kind=kind, lead=lead)
+
+
+mlir.register_lowering(bilinear_p, mlir.lower_fun(_compute_on_cpu, multiple_results=False), "cpu")
 
 
 @bilinear_p.def_abstract_eval

@@ -89,7 +89,7 @@ def four_bars(count: int) -> Problem:
     upright = {j.name: np.pi / 2 if j.parent.body == "world" else -np.pi / 2 for j in mech.joints if not j.cut}
     return _problem(f"{count} four-bar{'s' * (count > 1)}", "four-bars", mech, upright, "j0", rate=-1.0, end=10.0,
                     point=mb.Marker("b0", (1.0, 0.0, 0.0)), arm=1.0, spread=0.05, minimal=minimal,
-                    batch=1024 if count == 1 else 128 if count < 40 else 16)  # fmt: skip
+                    batch=1024 if count == 1 else 256 if count < 40 else 16)  # fmt: skip
 
 
 def bricard() -> Problem:

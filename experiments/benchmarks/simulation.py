@@ -5,8 +5,8 @@ Exudyn with the fewest steps that give 1e-6; SciPy's DOP853 (Radau where it is s
 accelerations as its right-hand side, and with the equation of one freedom in numpy where there is one. A batch starts
 at slightly different speeds; it takes the method that loses no member, the faster of two. The gradient is that of a sum
 of end coordinates with respect to the initial speed and all masses. Cold seconds are those to trace, lower and compile
-with empty caches. What jax compiles may use every core, the others use one. Compare the ratios of one run, not seconds
-of different runs.
+with empty caches. Batches use every core (`mb.batch` over devices), single runs and peers one. Compare ratios of one
+run, not seconds of different runs.
 
     python experiments/benchmarks/simulation.py [pendulum four-bar ...] [--quick] [--no-peers] [--no-batch]
 """
@@ -185,34 +185,40 @@ def single(p: Problem, choices: list[Choice], quick: bool, rounds: int) -> dict[
 
 
 def batch(p: Problem, choices: list[Choice], quick: bool, rounds: int) -> dict[str, Any]:
-    """Seconds per run in a batch, by the method that loses the fewest members and is fastest, and of its gradient."""
+    """Seconds per run in a batch over all cores, by the method that loses the fewest members and is fastest, and of its
+    gradient."""
     tried = []
     for c in choices:
         slots = 1 << int(np.ceil(np.log2(1.2 * c.steps)))
         bytes_each = 8 * slots * (c.solver.tableau.num_stages + 4) * (p.model.nq + p.model.nv)
-        size = max(1, min(128 if quick else 1024, p.batch, int(MOST_MEMORY / bytes_each)))
-        rates = jnp.asarray(p.rate + p.spread * np.linspace(-1.0, 1.0, size))
+        size = max(1, min(256 if quick else 1024, p.batch, int(MOST_MEMORY / bytes_each)))
+        rates = np.asarray(p.rate + p.spread * np.linspace(-1.0, 1.0, size))
         most = PATIENCE * (c.steps + c.rejected)
-        forward = compiled(jax.vmap(end_of(p, c.solver, slots, most), (None, 0, None)), p.model, rates, 1e-8)
+        forward = on_all_cores(end_of(p, c.solver, slots, most), p, c.rtol)
+        _, fine, steps, rejected = jax.block_until_ready(forward(rates))
         start = time.perf_counter()
-        _, fine, steps, rejected = jax.block_until_ready(forward.call(p.model, rates, c.rtol))
+        jax.block_until_ready(forward(rates))
         seconds = (time.perf_counter() - start) / size
         attempts = np.asarray(steps + rejected)
         about = {"method": c.name, "batch": size, "failed": int((~fine).sum()), "attempts": int(attempts.max()),
                  "usual_attempts": int(np.median(attempts)), "stored_steps": slots}  # fmt: skip
         tried.append((about["failed"], seconds, c, about, forward, rates, most))
     _, _, c, about, forward, rates, most = min(tried, key=lambda x: x[:2])
-    gradient = gradient_of(p, c.solver, about["stored_steps"], most)
-    many = compiled(jax.vmap(gradient, (None, 0, None)), p.model, rates, 1e-8)
-    calls = {"forward": forward.call, "gradient": many.call}
-    times = best_of({k: lambda f=f: jax.block_until_ready(f(p.model, rates, c.rtol)) for k, f in calls.items()}, rounds)
-    lost = int((~many.call(p.model, rates, c.rtol)[1]).sum())
+    gradient = on_all_cores(gradient_of(p, c.solver, about["stored_steps"], most), p, c.rtol)
+    lost = int((~gradient(rates)[1]).sum())
+    calls = {"forward": forward, "gradient": gradient}
+    times = best_of({k: lambda f=f: jax.block_until_ready(f(rates)) for k, f in calls.items()}, rounds)
     return {
-        "batch": about | {"lost_in_gradient": lost, "scratch": many.scratch},
+        "batch": about | {"lost_in_gradient": lost},
         "batches": [x[3] for x in tried],
         "batch_seconds": times["forward"] / about["batch"],
         "batch_gradient_ratio": times["gradient"] / times["forward"],
     }
+
+
+def on_all_cores(run: Call, p: Problem, rtol: float) -> Call:
+    """Over many rates, in equal shares on the cores, each of which is a device of its own here."""
+    return mb.batch(lambda rate: run(p.model, rate, rtol), devices=jax.devices())
 
 
 # --- SciPy --------------------------------------------------------------------------------------------------------
@@ -287,6 +293,7 @@ def main() -> None:
         parser.error(f"unknown problems: {' '.join(sorted(unknown))}")
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_enable_compilation_cache", False)
+    jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
     jax.jit(lambda x: x + 1).lower(np.ones(3)).compile()  # the first compilation also starts the backend
     rows = []
     for name in options.names or (["pendulum", "four-bar"] if options.quick else list(PROBLEMS)):
