@@ -34,12 +34,12 @@ _SOFT = 1e-3
 
 def rates_of(model: Model, chosen: Array, q, v, z, tau, u, t, on: Array | None, feedback=None) -> tuple[Array, Array]:
     """(vd, zd) of (1); with a rate `feedback` a, 1/s, those of (2). tau (nv,) are loads beside the connections'."""
-    bare = eqx.tree_at(lambda m: m.connections, model, ())
-    if not model.connections:
-        return _accelerations_of(bare, chosen, q, v, tau, t, feedback)[0], z
     if not len(model.followed):
+        if not model.nz:
+            return _accelerations_of(model, chosen, q, v, z, u, tau, t, on, feedback), z
         more, zd = connection_motion(model, q, v, t, z, u, on)
-        return _accelerations_of(bare, chosen, q, v, tau + more, t, feedback)[0], zd
+        bare = eqx.tree_at(lambda m: m.connections, model, ())
+        return _accelerations_of(bare, chosen, q, v, z, u, tau + more, t, on, feedback), zd
     run = lambda *x: apply_implicit(_forward_following, _rule_following, *x)
     vd, lam = lift(run, model, chosen, q, v, z, u, tau, t, on, feedback)
     if not model.nz:
@@ -48,13 +48,13 @@ def rates_of(model: Model, chosen: Array, q, v, z, tau, u, t, on: Array | None, 
     return vd, connection_motion(model, q, v, t, z, u, on)[1]
 
 
-def _accelerations_of(model: Model, chosen: Array, q, v, tau, t, feedback) -> tuple[Array, Array]:
-    """vd, and lam of the chosen rows; the loads of connections are in tau already."""
+def _accelerations_of(model: Model, chosen: Array, q, v, z, u, tau, t, on, feedback) -> Array:
+    """vd; the model's connections have no states and follow no multipliers."""
     if model.nc == 0:
-        return lift(lambda m, q, v, tau, t: tree_forward_dynamics(m, q, v, tau, t, ()), model, q, v, tau, t), chosen
-    if feedback is None:
-        return lift(lambda *x: apply_implicit(_forward, _rule, *x), model, chosen, q, v, tau, t)
-    return lift(lambda *x: apply_implicit(_forward_back, _rule_back, *x), model, chosen, q, v, tau, t, feedback)
+        tree = lambda m, q, v, tau, t, z, u, on: tree_forward_dynamics(m, q, v, tau, t, (), z, u, on)
+        return lift(tree, model, q, v, tau, t, z, u, on)
+    run = lambda *x: apply_implicit(_forward, _rule, *x)
+    return lift(run, model, chosen, q, v, z, u, tau, t, on, feedback)[0]
 
 
 def settled(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
@@ -108,11 +108,12 @@ def _pull_back(model: Model, c: Configuration, q, v, V, t, feedback) -> Array:
     return 2.0 * feedback * _rate(model, c, q, v, V, t) + feedback * feedback * _phi(model, c, q, t)
 
 
-def _forward_back(model: Model, chosen, q, v, tau, t, feedback) -> tuple[Array, Array]:
+def _forward(model: Model, chosen, q, v, z, u, tau, t, on, feedback) -> tuple[Array, Array]:
     c = configuration(model, q, t)
     J = world_inertias(model, c)
     V, bias = twists(model, c, q, v, t)
     F = loads(model, c, J, V, accelerations(model, c, bias, None), ())
+    F, tau = with_connections(model, c, q, v, V, t, z, u, on, F, tau)
     rows = _rows_at(model, c, q, v, V, bias, t)
     value = row_values(rows, c)
     if feedback is not None:
@@ -130,10 +131,6 @@ def _forward_back(model: Model, chosen, q, v, tau, t, feedback) -> tuple[Array, 
     return factors.resolve(solved[:, 0], gamma)
 
 
-def _forward(model: Model, chosen, q, v, tau, t) -> tuple[Array, Array]:
-    return _forward_back(model, chosen, q, v, tau, t, None)
-
-
 def _factors(model: Model, chosen, q, t, damping: float = 0.0):
     """The factors at (q, t), whatever the motion."""
     c = configuration(model, q, t)
@@ -146,7 +143,7 @@ def _factors(model: Model, chosen, q, t, damping: float = 0.0):
     return prepare_chosen(model.topology, c.columns, J, G, _found(chosen, q), many, damping=damping)
 
 
-def _residual_back(model: Model, chosen, q, v, tau, t, feedback, y, ready) -> tuple[Array, Array]:
+def _residual(model: Model, chosen, q, v, z, u, tau, t, on, feedback, y, ready) -> tuple[Array, Array]:
     """(1) or (2), as functions of (vd, lam)."""
     vd, lam = y
     c = configuration(model, q, t)
@@ -154,15 +151,13 @@ def _residual_back(model: Model, chosen, q, v, tau, t, feedback, y, ready) -> tu
     A = accelerations(model, c, bias, vd)
     rows = all_rows(model, c, q, v, vd, V, A, t)
     F, direct = row_loads(model, c, rows, put(lam, chosen, model.nc))
-    r1 = project(model, c, loads(model, c, world_inertias(model, c), V, A, ()) + F) + direct - tau
+    F = F + loads(model, c, world_inertias(model, c), V, A, ())
+    u = _with_lam(model, u, lam, chosen) if len(model.followed) else u
+    F, tau = with_connections(model, c, q, v, V, t, z, u, on, F, tau)
     value = row_values(rows, c)
     if feedback is not None:
         value = value + _pull_back(model, c, q, v, V, t, feedback)
-    return r1, pick(value, chosen) + (_found(chosen, q) - 1.0) * lam
-
-
-def _residual(model: Model, chosen, q, v, tau, t, y, ready) -> tuple[Array, Array]:
-    return _residual_back(model, chosen, q, v, tau, t, None, y, ready)
+    return project(model, c, F) + direct - tau, pick(value, chosen) + (_found(chosen, q) - 1.0) * lam
 
 
 def _solve(*args) -> tuple[Array, Array]:
@@ -170,10 +165,11 @@ def _solve(*args) -> tuple[Array, Array]:
     return ready.solve(*b)
 
 
-_rule = ImplicitRule(_residual, _solve, prepare=lambda model, chosen, q, v, tau, t, y: _factors(model, chosen, q, t))
-_rule_back = ImplicitRule(
-    _residual_back, _solve, prepare=lambda model, chosen, q, v, tau, t, a, y: _factors(model, chosen, q, t)
-)
+def _prepare(model: Model, chosen, q, v, z, u, tau, t, on, feedback, y):
+    return _factors(model, chosen, q, t)
+
+
+_rule = ImplicitRule(_residual, _solve, prepare=_prepare)
 
 
 def _with_lam(model: Model, u: Array, lam: Array, chosen: Array) -> Array:
@@ -198,15 +194,6 @@ def _forward_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback) -
     return settle(tau - project(model, c, F), -pick(value, chosen), more)
 
 
-def _residual_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback, y, ready) -> tuple[Array, Array]:
-    """(1) or (2) with tau a function of lam."""
-    c = configuration(model, q, t)
-    V, _ = twists(model, c, q, v, t)
-    F = jnp.zeros((*V.shape[:-1], 1), q.dtype)
-    F, tau = with_connections(model, c, q, v, V, t, z, _with_lam(model, u, y[1], chosen), on, F, tau)
-    return _residual_back(model, chosen, q, v, tau - project(model, c, F), t, feedback, y, ready)
-
-
 def _prepare_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback, y):
     c = configuration(model, q, t)
     V, _ = twists(model, c, q, v, t)
@@ -215,7 +202,7 @@ def _prepare_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback, y
 
 
 _rule_following = ImplicitRule(
-    _residual_following,
+    _residual,
     lambda *args: args[-2][0].solve(args[-2][1], *args[-1]),
     lambda *args: args[-2][0].solve_transposed(args[-2][1], *args[-1]),
     _prepare_following,

@@ -10,13 +10,12 @@ from contextvars import ContextVar
 from typing import Any
 
 import jax
-import jaxlib
 from jax.experimental.xla_metadata import set_xla_metadata
 
 TILE = 64  # the working set of a few bodies then fits the L1/L2 caches
 FEW = 1000  # samples that are walked one by one when that is seldom done
 _SMALL = 8192  # numbers up to which a loop over an array is worth one kernel
-_MARKED = ("0.10.",)  # versions of jaxlib with which the mark of `one_kernel` was tried
+_MARKED = ("0.10.",)  # versions of jax with which the mark of `one_kernel` was tried
 
 storing: ContextVar[bool] = ContextVar("storing", default=False)
 seldom: ContextVar[bool] = ContextVar("seldom", default=False)
@@ -74,7 +73,7 @@ def one_kernel(fun: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], j
     """
 
     def call(x: jax.Array) -> jax.Array:
-        if not 0 < x.size <= _SMALL or not jaxlib.__version__.startswith(_MARKED):
+        if not 0 < x.size <= _SMALL or not jax.__version__.startswith(_MARKED):
             return fun(x)
         with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
             return jax.jit(fun)(x)
