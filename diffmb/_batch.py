@@ -19,165 +19,26 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.core import ShapedArray
-from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ._tiles import TILE, seldom, storing, tile_of
-
-Arrays = tuple[Array, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Explicit:
-    """y = f(x): flat arrays in, flat arrays out, each with a trailing batch axis of length 1 or B."""
-
-    call: Callable[..., Arrays]
-    seldom: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Implicit:
-    """y with residual(x, y, a) = 0 at a = prepare(x, y), whose change does not change the residual.
-
-    `solve(x, y, a, b)` is (dr/dy)^-1 b, `solve_transposed` the same with the transpose.
-    """
-
-    call: Callable[..., Arrays]
-    prepare: Callable[[Arrays, Arrays], Any]
-    residual: Callable[[Arrays, Arrays, Any], Arrays]
-    solve: Callable[[Arrays, Arrays, Any, Arrays], Arrays]
-    solve_transposed: Callable[[Arrays, Arrays, Any, Arrays], Arrays]
-    seldom: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Tangent:
-    """dx -> dy. Arguments: x, then (implicit) y, then dx where `mask` says there is one."""
-
-    of: Any
-    mask: tuple[bool, ...]
-
-    @property
-    def seldom(self) -> bool:
-        return self.of.seldom
-
-    def call(self, *args: Array) -> Arrays:
-        x, y, dx = self._split(args)
-        moving = [value for value, moves in zip(x, self.mask, strict=True) if moves]
-        dx = tuple(_spread(d, max(d.shape[-1], value.shape[-1])) for d, value in zip(dx, moving, strict=True))
-        ready = self.of.prepare(x, y) if isinstance(self.of, Implicit) else None
-        partial, x_moving = self._partial(x, y, ready, dx)
-        slope = jax.jvp(partial, x_moving, dx)[1]
-        return tuple(-s for s in self.of.solve(x, y, ready, slope)) if isinstance(self.of, Implicit) else slope
-
-    def transposed(self, *args: Array) -> Arrays:
-        """x, y, ybar -> xbar where `mask` says; per sample, so every x is spread over the batch first."""
-        x, y, ybar = self._split(args)
-        ready = None
-        if isinstance(self.of, Implicit):
-            ready = self.of.prepare(x, y)
-            ybar = tuple(-w for w in self.of.solve_transposed(x, y, ready, ybar))
-        batch = _batch(args)
-        spread = [_spread(value, batch) for value, moves in zip(x, self.mask, strict=True) if moves]
-        partial, x_moving = self._partial(x, y, ready, spread)
-        slope, pull = jax.vjp(partial, *x_moving)
-        return pull(tuple(jnp.broadcast_to(w, s.shape) for w, s in zip(ybar, slope, strict=True)))
-
-    def _split(self, args: Arrays) -> tuple[Arrays, Arrays, Arrays]:
-        n = len(self.mask)
-        m = len(_outputs(self.of, args[:n])) if isinstance(self.of, Implicit) else 0
-        return args[:n], args[n : n + m], args[n + m :]
-
-    def _partial(self, x: Arrays, y: Arrays, ready: Any, like: Any) -> tuple[Callable[..., Arrays], Arrays]:
-        """The function (or residual) of the moving arguments alone, and their values shaped `like` their tangents."""
-        moving = [k for k, moves in enumerate(self.mask) if moves]
-
-        def partial(*x_moving: Array) -> Arrays:
-            full = list(x)
-            for k, value in zip(moving, x_moving, strict=True):
-                full[k] = value
-            implicit = isinstance(self.of, Implicit)
-            return self.of.residual(tuple(full), y, ready) if implicit else _evaluate(self.of, *full)
-
-        return partial, tuple(jnp.broadcast_to(x[k], dx.shape) for k, dx in zip(moving, like, strict=True))
-
-
-@dataclasses.dataclass(frozen=True)
-class Cotangent:
-    """ybar -> xbar: the transpose of a `Tangent`. Arguments: x, (implicit) y, ybar."""
-
-    of: Tangent
-
-    @property
-    def seldom(self) -> bool:
-        return self.of.seldom
-
-    def call(self, *args: Array) -> Arrays:
-        return self.of.transposed(*args)
-
-
-@dataclasses.dataclass(frozen=True)
-class Tile:
-    """A function of one tile of a batch on CPU, with its stages stored. Arguments: those of the function."""
-
-    of: Explicit | Implicit | Tangent | Cotangent
-    seldom: bool = False
-
-    def call(self, *args: Array) -> Arrays:
-        token = storing.set(True)
-        try:
-            return self.of.call(*args)
-        finally:
-            storing.reset(token)
-
-
-Function = Explicit | Implicit | Tangent | Cotangent | Tile
-
-
-def _batch(args: Any) -> int:
-    return max((a.shape[-1] for a in args), default=1)
-
-
-def _spread(x: Array, batch: int) -> Array:
-    return jnp.broadcast_to(x, x.shape[:-1] + (batch,))
-
-
-def _program(fun: Function, args: Any) -> ClosedJaxpr:
-    """The function as a program; traced once for each set of shapes, whoever asks for it and how often."""
-    shapes = tuple((a.shape, a.dtype) for a in args)
-    return _traced(fun, shapes, storing.get(), jax.config.jax_enable_x64)  # pyright: ignore
-
-
-@lru_cache(maxsize=4096)
-def _traced(fun: Function, shapes: tuple, store: bool, x64: bool) -> ClosedJaxpr:
-    def evaluate(*args: Array) -> Arrays:
-        return tuple(_spread(y, _batch(args)) for y in fun.call(*args))
-
-    token = storing.set(store)
-    try:
-        return jax.make_jaxpr(evaluate)(*(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes))
-    finally:
-        storing.reset(token)
-
-
-def _evaluate(fun: Function, *args: Array) -> Arrays:
-    return tuple(jaxpr_as_fun(_program(fun, args))(*args))
-
-
-def _outputs(fun: Function, args: Any) -> Any:
-    """Shapes of the results; of a long batch from the program of one tile, which is the one that CPU needs anyway."""
-    batch = _batch(args)
-    tile = tile_of(batch, fun.seldom)
-    if tile == batch:
-        return _program(fun, args).out_avals
-    piece = [ShapedArray(a.shape[:-1] + (min(a.shape[-1], tile),), a.dtype) for a in args]
-    return [ShapedArray(o.shape[:-1] + (batch,), o.dtype) for o in _program(_tile(fun, tile), piece).out_avals]
-
-
-def _tile(fun: Any, size: int) -> Function:
-    return Tile(fun) if size == TILE else fun
-
+from ._functions import (
+    Arrays,
+    Cotangent,
+    Explicit,
+    Function,
+    Implicit,
+    Tangent,
+    batch_of,
+    outputs_of,
+    program_of,
+    spread,
+    tile_function,
+    traced,
+)
+from ._straight._kernel import straight
+from ._straight._unroll import RULES, unroll
+from ._tiles import longest, often, seldom, tile_of
 
 batch_last_p = Primitive("batch_last")
 batch_last_p.multiple_results = True
@@ -193,12 +54,17 @@ def _compiled(fun: Function, linear: int) -> Callable[..., list[Array]]:
     return jax.jit(lambda *args: call(fun, *args, linear=linear))
 
 
+def _straight(graph: Any, params: dict, *into: Any) -> list[Any]:
+    return unroll(graph, program_of(params["fun"], params["avals"]), into)
+
+
+RULES[batch_last_p] = _straight
 batch_last_p.def_impl(lambda *args, fun, linear: _compiled(fun, linear)(*args))
 
 
 @batch_last_p.def_abstract_eval
 def _abstract(*args, fun, linear):
-    return _outputs(fun, args)
+    return outputs_of(fun, args)
 
 
 def _in_tiles(fun: Function, *args: Array) -> Arrays:
@@ -207,7 +73,7 @@ def _in_tiles(fun: Function, *args: Array) -> Arrays:
     Tiles are cut out beforehand, each contiguous: sliced in the loop, XLA lets the layout of the caller's arrays (batch
     axis first) into the loop, which then does not vectorise.
     """
-    batch = _batch(args)
+    batch = batch_of(args)
     size = tile_of(batch, fun.seldom)
     count = -(-batch // size)
     cut = [k for k, a in enumerate(args) if a.shape[-1] == batch]
@@ -216,7 +82,7 @@ def _in_tiles(fun: Function, *args: Array) -> Arrays:
         whole = list(args)
         for k, piece in zip(cut, pieces, strict=True):
             whole[k] = piece
-        return tuple(call(_tile(fun, size), *whole))
+        return tuple(call(tile_function(fun, size), *whole))
 
     def pieces(a: Array) -> Array:
         a = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, count * size - batch)], mode="edge")
@@ -231,15 +97,27 @@ def _in_tiles(fun: Function, *args: Array) -> Arrays:
 
 def _lower(ctx, *args, fun, linear):
     """The program as a function of the module, lowered once however often it is called."""
-    return mlir.core_call_lowering(ctx, *args, name="batch_last", call_jaxpr=_program(fun, ctx.avals_in))
+    return mlir.core_call_lowering(ctx, *args, name="batch_last", call_jaxpr=program_of(fun, ctx.avals_in))
+
+
+@lru_cache(maxsize=1024)
+def _kernel(fun: Function, shapes: tuple, x64: bool) -> ClosedJaxpr:
+    return straight(traced(fun, shapes, False, x64), longest(fun.often, isinstance(fun, Tangent | Cotangent)))
+
+
+def _lower_single(ctx, *args, fun, linear):
+    """The program of one sample, as one kernel if it is short enough."""
+    shapes = tuple((a.shape, a.dtype) for a in ctx.avals_in)
+    program = _kernel(fun, shapes, jax.config.jax_enable_x64)  # pyright: ignore
+    return mlir.core_call_lowering(ctx, *args, name="batch_last", call_jaxpr=program)
 
 
 _lower_tiles = mlir.lower_fun(lambda *args, fun, linear: _in_tiles(fun, *args), multiple_results=True)
 
 
 def _lower_on_cpu(ctx, *args, fun, linear):
-    batch = _batch(ctx.avals_in)
-    lower = _lower if tile_of(batch, fun.seldom) == batch else _lower_tiles
+    batch = batch_of(ctx.avals_in)
+    lower = _lower_single if batch == 1 else _lower if tile_of(batch, fun.seldom) == batch else _lower_tiles
     return lower(ctx, *args, fun=fun, linear=linear)
 
 
@@ -259,7 +137,7 @@ def _fold(args, dims, *, fun, linear):
         a = jnp.broadcast_to(a, a.shape[:-2] + (size, batch))
         folded.append(a.reshape(a.shape[:-2] + (size * batch,)))
     outs = call(fun, *folded, linear=linear)
-    outs = [_spread(o, size * batch).reshape(o.shape[:-1] + (size, batch)) for o in outs]
+    outs = [spread(o, size * batch).reshape(o.shape[:-1] + (size, batch)) for o in outs]
     return outs, [o.ndim - 2 for o in outs]
 
 
@@ -324,14 +202,14 @@ def apply(fun: Callable[..., Any], *args: Any) -> Any:
     """Applies a function written for batch-last pytrees to batch-last pytrees, as one primitive."""
     leaves, structure = jax.tree.flatten(args)
     flat = _flat(fun, structure)
-    return _restore(flat, leaves, call(Explicit(flat, seldom.get()), *leaves))
+    return _restore(flat, leaves, call(Explicit(flat, seldom.get(), often.get()), *leaves))
 
 
 def apply_implicit(fun: Callable[..., Any], rule: "ImplicitRule", *args: Any) -> Any:
     """The same for a function whose derivative follows from the equation that its result satisfies."""
     leaves, structure = jax.tree.flatten(args)
     flat = _flat(fun, structure)
-    return _restore(flat, leaves, call(_implicit(flat, rule, seldom.get()), *leaves))
+    return _restore(flat, leaves, call(_implicit(flat, rule, seldom.get(), often.get()), *leaves))
 
 
 def _restore(flat: _Flat, leaves: list[Array], outs: list[Array]) -> Any:
@@ -354,7 +232,7 @@ class ImplicitRule:
 
 
 @lru_cache(maxsize=1024)
-def _implicit(flat: _Flat, rule: ImplicitRule, rare: bool) -> Implicit:
+def _implicit(flat: _Flat, rule: ImplicitRule, rare: bool, frequent: bool) -> Implicit:
     def arguments(x: Arrays, y: Arrays) -> list[Any]:
         return [*jax.tree.unflatten(flat.structure, x), jax.tree.unflatten(flat.out["structure"], y)]
 
@@ -369,7 +247,8 @@ def _implicit(flat: _Flat, rule: ImplicitRule, rare: bool) -> Implicit:
         return solve
 
     prepare = lambda x, y: rule.prepare(*arguments(x, y))
-    return Implicit(flat, prepare, residual, solver(rule.solve), solver(rule.solve_transposed or rule.solve), rare)
+    solvers = solver(rule.solve), solver(rule.solve_transposed or rule.solve)
+    return Implicit(flat, prepare, residual, *solvers, rare, frequent)
 
 
 def batch_last(fun: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,6 +20,7 @@ from ._kinematics import qdot, unit_quaternions
 from ._model import Model
 from ._motion import choose, correction, open_positions, open_rates, openness, settle_once
 from ._plan import Mode, split
+from ._tiles import run_often
 
 _PASSES = 8
 _DEPENDENT = 1e-3  # sin^2 of the angle between a row and the others
@@ -82,7 +83,8 @@ def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> tuple[Array, 
 
     def once(carry):
         q, v, _, _, _, first, count = carry
-        q, v, size, left, rank = settle_once(model, mode.chosen, mask, q, v, t)
+        with run_often():
+            q, v, size, left, rank = settle_once(model, mode.chosen, mask, q, v, t)
         return q, v, size, left, rank, jnp.where(count == 0, size, first), count + 1
 
     unsettled = lambda carry: (carry[2] > _settled(y.dtype)) & (carry[6] < _PASSES)
@@ -92,6 +94,7 @@ def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> tuple[Array, 
     return jnp.concatenate([q, v, z]), first, left, Mode(mode.chosen, poor, mode.on)
 
 
+@run_often()
 def nearest_change(model_of: Callable, moving: Any, moved: Any, mode: Mode, t: Array, y: Array, dy: Array) -> Array:
     """(1): the change of a state y on the manifold when its rows change with `moving` by `moved`; linear in both."""
     model = model_of(moving)

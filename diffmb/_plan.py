@@ -14,6 +14,7 @@ from ._inputs import Inputs
 from ._kinematics import qdot
 from ._model import Model
 from ._motion import rates_of
+from ._tiles import run_often
 
 
 class Theta(eqx.Module):
@@ -84,5 +85,6 @@ def field(theta: Theta, mode: Mode, t: Array, y: Array) -> Array:
     model = theta.model
     q, v, z = split(model, y)
     tau, u = theta.inputs(t)
-    vd, zd = rates_of(model, mode.chosen, q, v, z, tau, u, t, mode.on, theta.feedback)
-    return jnp.concatenate([qdot(model, q, v), vd, zd])
+    with run_often():
+        vd, zd = rates_of(model, mode.chosen, q, v, z, tau, u, t, mode.on, theta.feedback)
+        return jnp.concatenate([qdot(model, q, v), vd, zd])

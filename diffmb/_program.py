@@ -25,7 +25,7 @@ from jax import Array
 from jax.extend.core import Literal, jaxpr_as_fun
 from jax.flatten_util import ravel_pytree
 
-from . import _batch
+from . import _functions
 from ._errors import MechanismError
 from ._parameters import Place, label, put
 
@@ -134,7 +134,7 @@ def _reach(jaxpr: Any, inputs: list[frozenset]) -> list[frozenset]:
         if kind in _CALLS:
             outs = _reach(params[_CALLS[kind]].jaxpr, into)
         elif kind == "batch_last":
-            outs = _reach(_batch._program(params["fun"], [v.aval for v in eqn.invars]).jaxpr, into)
+            outs = _reach(_functions.program_of(params["fun"], [v.aval for v in eqn.invars]).jaxpr, into)
         elif kind == "while":
             first, start = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
             test = lambda carry: _reach(params["cond_jaxpr"].jaxpr, into[:first] + carry)

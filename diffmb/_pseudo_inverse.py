@@ -21,6 +21,8 @@ from jax.interpreters import batching, mlir
 
 from ._spatial._bilinear import WIDE
 from ._spatial._vector import matmul, matvec, product_apart
+from ._straight._graph import Graph
+from ._straight._unroll import RULES
 from ._tiles import one_kernel, stored
 
 _WRITTEN_OUT = 48  # terms of a sum
@@ -123,6 +125,28 @@ sweep_p.def_impl(jax.jit(lambda A: sweep_p.bind(A)))
 sweep_p.def_abstract_eval(lambda A: ShapedArray(A.shape, A.dtype))
 mlir.register_lowering(sweep_p, mlir.lower_fun(_swept, multiple_results=False))
 mlir.register_lowering(sweep_p, mlir.lower_fun(one_kernel(_swept), multiple_results=False), "cpu")
+
+
+def _straight(graph: Graph, params: dict, A: np.ndarray) -> np.ndarray:
+    """The same sweeps, number by number, on one half of the symmetric matrix."""
+    m, out = A.shape[0], A.copy()
+    for z in range(A.shape[-1]):
+        half = {(i, j): int(A[i, j, z]) for i in range(m) for j in range(i, m)}
+        at = lambda i, j: (min(i, j), max(i, j))
+        for k in range(m):
+            w = [half[at(k, i)] for i in range(m)]
+            inverse = graph.div(graph.constant(np.ones((), graph.numbers[w[k]].dtype)), w[k])
+            quotient = [graph.mul(x, inverse) for x in w]
+            for i, j in half:
+                if k not in (i, j):
+                    half[i, j] = graph.sub(half[i, j], graph.mul(w[i], quotient[j]))
+            half |= {at(k, i): quotient[i] for i in range(m)}
+            half[k, k] = graph.negative(inverse)
+        out[..., z] = [[graph.negative(half[at(i, j)]) for j in range(m)] for i in range(m)]
+    return out
+
+
+RULES[sweep_p] = _straight
 
 
 def _batch_sweep(args, dims):

@@ -22,6 +22,9 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from .._straight._graph import Graph
+from .._straight._unroll import RULES
+
 WIDE = 32  # samples that fill the vector units: from there on, code written out along the batch pays
 _MANY = 12  # bodies of a single run from which on a product by way of stored matrices pays
 
@@ -106,8 +109,24 @@ class Contraction:
                 x = jnp.expand_dims(x, axis)
         return x
 
+    @property
+    def terms(self) -> tuple[tuple[int, int, int, float], ...]:
+        """(place in c, in a, in b, 1.0) of each product, in flattened axes."""
+        return _terms_of(self.names, self.lengths)
+
     def exchanged(self, order: tuple[int, int, int]) -> "Contraction":
         return dataclasses.replace(self, names=tuple(self.names[o] for o in order))
+
+
+@lru_cache(maxsize=1024)
+def _terms_of(names: tuple[str, str, str], lengths: tuple[tuple[str, int], ...]) -> tuple:
+    index, sizes = [n for n, _ in lengths], dict(lengths)
+    found = []
+    for place in np.ndindex(*(n for _, n in lengths)):
+        at = dict(zip(index, place, strict=True))
+        flat = (int(np.ravel_multi_index([at[n] for n in own], [sizes[n] for n in own])) if own else 0 for own in names)
+        found.append((*flat, 1.0))
+    return tuple(found)
 
 
 Kind = Sparse | Contraction
@@ -192,6 +211,40 @@ def _compute_on_cpu(a: Array, b: Array, *, kind: Kind, lead: int) -> Array:
 
 
 mlir.register_lowering(bilinear_p, mlir.lower_fun(_compute_on_cpu, multiple_results=False), "cpu")
+
+
+def _straight(graph: Graph, p: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The terms one by one, at each place of the other axes."""
+    kind, lead = p["kind"], p["lead"]
+    out, first, second = kind.shapes
+    ahead = jnp.broadcast_shapes(a.shape[:lead], b.shape[:lead])
+    behind = jnp.broadcast_shapes(a.shape[lead + len(first) :], b.shape[lead + len(second) :])
+
+    def rows(x: np.ndarray, own: Shape) -> np.ndarray:
+        """(places, components)."""
+        x = np.broadcast_to(x, (*ahead, *own, *behind))
+        inner = list(range(lead, lead + len(own)))
+        return np.moveaxis(x, inner, range(-len(own), 0)).reshape(-1, math.prod(own)) if own else x.reshape(-1, 1)
+
+    found = []
+    for x, y in zip(rows(a, first).tolist(), rows(b, second).tolist(), strict=True):
+        sums: dict[int, int] = {}
+        for i, j, k, factor in kind.terms:
+            term = graph.mul(x[j], y[k])
+            if abs(factor) != 1:
+                term = graph.mul(graph.constant(np.asarray(abs(factor), graph.numbers[term].dtype)), term)
+            if i in sums:
+                sums[i] = graph.add(sums[i], term) if factor > 0 else graph.sub(sums[i], term)
+            else:
+                sums[i] = term if factor > 0 else graph.negative(term)
+        zero = graph.constant(np.zeros((), graph.numbers[x[0]].dtype))
+        found.append([sums.get(i, zero) for i in range(math.prod(out))])
+    whole = np.array(found, int).reshape(*ahead, *behind, *out)
+    back = [*range(len(ahead)), *range(len(ahead) + len(behind), whole.ndim)]
+    return whole.transpose([*back, *range(len(ahead), len(ahead) + len(behind))])
+
+
+RULES[bilinear_p] = _straight
 
 
 @bilinear_p.def_abstract_eval

@@ -1,0 +1,243 @@
+"""A program of arrays (a jaxpr) as arithmetic on numbers: loops are written out, products are sums of products.
+
+    y_ij = sum_k a_ik b_kj              A = L L^T,  L x = b,  row by row             select(known, a, b) = a or b
+
+What has no rule here raises `Unknown`, and the program stays one of arrays. Primitives of diffmb register theirs in
+`RULES` where they are defined; a rule also finds the shapes and dtypes of its arguments in its parameters, as `avals`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Literal
+
+from ._graph import Graph
+from ._moves import MOVES, Places, Rule, Unknown, values
+from ._operations import OPERATIONS
+
+RULES: dict[Any, Rule] = dict(MOVES)
+
+_EACH = {*OPERATIONS, lax.integer_pow_p, lax.square_p, lax.clamp_p}
+
+
+def unroll(graph: Graph, program: ClosedJaxpr, args: Sequence[Places]) -> list[Places]:
+    """The results of a program as numbers of the graph."""
+    jaxpr = program.jaxpr
+    known: dict[Any, Places] = {}
+    known |= zip(jaxpr.constvars, map(graph.constants, program.consts), strict=True)
+    known |= zip(jaxpr.invars, args, strict=True)
+    typed = lambda v: np.asarray(v.val, v.aval.dtype)
+    read = lambda v: graph.constants(typed(v)) if isinstance(v, Literal) else known[v]
+    for eqn in jaxpr.eqns:
+        into = [read(v) for v in eqn.invars]
+        if eqn.primitive in _EACH:
+            outs = _each(graph, eqn, into)
+        elif eqn.primitive in RULES:
+            outs = RULES[eqn.primitive](graph, eqn.params | {"avals": [v.aval for v in eqn.invars]}, *into)
+        else:
+            outs = _named(graph, eqn, into)
+        known |= zip(eqn.outvars, map(np.asarray, outs if isinstance(outs, list) else [outs]), strict=True)
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _each(graph: Graph, eqn: Any, into: list[Places]) -> Places:
+    """An operation on the entries of arrays of one shape (or on numbers beside them)."""
+    out, primitive = eqn.outvars[0].aval, eqn.primitive
+    if primitive is lax.convert_element_type_p and eqn.invars[0].aval.dtype == out.dtype:
+        return into[0]
+    rows = [np.broadcast_to(a, out.shape).ravel().tolist() for a in into]
+    if primitive in _WRITTEN:
+        found = [_WRITTEN[primitive](graph, eqn.params, *one) for one in zip(*rows, strict=True)]
+    else:
+        found = [graph.do(primitive, one, out.dtype) for one in zip(*rows, strict=True)]
+    return np.array(found, int).reshape(out.shape)
+
+
+def _power(graph: Graph, p: dict, a: int) -> int:
+    """a^y by squaring."""
+    one = graph.constant(np.ones((), graph.numbers[a].dtype))
+    found, square, y = one, a, abs(p["y"])
+    while y:
+        found, square, y = graph.mul(found, square) if y % 2 else found, graph.mul(square, square), y // 2
+    return graph.div(one, found) if p["y"] < 0 else found
+
+
+def _clamped(graph: Graph, p: dict, low: int, a: int, high: int) -> int:
+    dtype = graph.numbers[a].dtype
+    return graph.do(lax.min_p, (graph.do(lax.max_p, (a, low), dtype), high), dtype)
+
+
+_WRITTEN: dict[Any, Callable[..., int]] = {
+    lax.integer_pow_p: _power,
+    lax.square_p: lambda graph, p, a: graph.mul(a, a),
+    lax.clamp_p: _clamped,
+}
+
+
+# --- sums and products --------------------------------------------------------------------------------------------
+
+
+def _fold(primitive: Any) -> Rule:
+    """A reduction over axes."""
+
+    def rule(graph: Graph, p: dict, x: Places) -> Places:
+        axes = tuple(p["axes"])
+        kept = [k for k in range(x.ndim) if k not in axes]
+        shape = tuple(x.shape[k] for k in kept)
+        rows = x.transpose([*kept, *axes]).reshape(*shape, -1)
+        if not rows.shape[-1]:
+            raise Unknown("a reduction of nothing")
+        out = np.zeros(shape, int)
+        for place in np.ndindex(*shape):
+            first, *rest = rows[place].tolist()
+            for n in rest:
+                first = graph.do(primitive, (first, n), graph.numbers[first].dtype)
+            out[place] = first
+        return out
+
+    return rule
+
+
+def _first(better: Any) -> Rule:
+    """Where the largest or smallest entry along an axis is, the first of equals."""
+
+    def rule(graph: Graph, p: dict, x: Places) -> Places:
+        rows, dtype = np.moveaxis(x, p["axes"][0], -1), np.dtype(p["index_dtype"])
+        out = np.zeros(rows.shape[:-1], int)
+        for place in np.ndindex(*out.shape):
+            best, where = int(rows[place][0]), graph.constant(np.zeros((), dtype))
+            for k, n in enumerate(rows[place].tolist()[1:], 1):
+                found = graph.do(better, (n, best), bool)
+                where = graph.do(lax.select_n_p, (found, where, graph.constant(np.asarray(k, dtype))), dtype)
+                best = graph.do(lax.select_n_p, (found, best, n), graph.numbers[best].dtype)
+            out[place] = where
+        return out
+
+    return rule
+
+
+def _dot_general(graph: Graph, p: dict, a: Places, b: Places) -> Places:
+    (sum_a, sum_b), (batch_a, batch_b) = p["dimension_numbers"]
+    free_a = [k for k in range(a.ndim) if k not in (*sum_a, *batch_a)]
+    free_b = [k for k in range(b.ndim) if k not in (*sum_b, *batch_b)]
+    lengths = [a.shape[k] for k in batch_a], [a.shape[k] for k in free_a], [b.shape[k] for k in free_b]
+    count = [int(np.prod(n)) for n in lengths]
+    left = a.transpose([*batch_a, *free_a, *sum_a]).reshape(count[0], count[1], -1)
+    right = b.transpose([*batch_b, *free_b, *sum_b]).reshape(count[0], count[2], -1)
+    dtype = p["preferred_element_type"] or (graph.numbers[int(left.flat[0])].dtype if left.size else float)
+    out = [graph.dot(left[n, i], right[n, j], dtype) for n, i, j in np.ndindex(*count)]
+    return np.array(out, int).reshape([*lengths[0], *lengths[1], *lengths[2]])
+
+
+def _reduce(graph: Graph, p: dict, x: Places, start: Places) -> Places:
+    """`lax.reduce` by addition."""
+    body = p["jaxpr"].jaxpr.eqns
+    if len(body) != 1 or body[0].primitive is not lax.add_p or graph.value(int(start)) != 0:
+        raise Unknown("a reduction that is not a sum")
+    return RULES[lax.reduce_sum_p](graph, {"axes": p["dimensions"]}, x)
+
+
+def _cholesky(graph: Graph, p: dict, A: Places) -> Places:
+    """L with A = L L^T, from the lower half of A."""
+    if not A.size:
+        return A
+    m, dtype = A.shape[-1], graph.numbers[int(A.flat[0])].dtype
+    out = np.broadcast_to(graph.constants(np.zeros((), dtype)), A.shape).copy()
+    for place in np.ndindex(*A.shape[:-2]):
+        L = out[place]
+        for j in range(m):
+            rest = graph.sub(A[place][j, j], graph.dot(L[j, :j], L[j, :j], dtype))
+            L[j, j] = graph.do(lax.sqrt_p, (rest,), dtype)
+            inverse = graph.div(graph.constant(np.ones((), dtype)), L[j, j])
+            for i in range(j + 1, m):
+                rest = graph.sub(A[place][i, j], graph.dot(L[i, :j], L[j, :j], dtype))
+                L[i, j] = graph.mul(rest, inverse)
+    return out
+
+
+def _triangular_solve(graph: Graph, p: dict, T: Places, B: Places) -> Places:
+    """T x = b, T^T x = b, or x T = b; forwards or backwards."""
+    if not B.size:
+        return B
+    turn = bool(p["transpose_a"]) != (not p["left_side"])
+    T, B = (np.swapaxes(T, -1, -2) if turn else T), (B if p["left_side"] else np.swapaxes(B, -1, -2))
+    m, dtype = T.shape[-1], graph.numbers[int(T.flat[0])].dtype
+    lower, one = bool(p["lower"]) != turn, graph.constant(np.ones((), dtype))
+    order = list(range(m)) if lower else list(range(m))[::-1]
+    out = np.zeros(B.shape, int)
+    for *front, k in np.ndindex(*B.shape[:-2], B.shape[-1]):
+        A, b, x = T[tuple(front)], B[tuple(front)][:, k], out[tuple(front)][:, k]
+        for n, i in enumerate(order):
+            done = order[:n]
+            rest = graph.sub(b[i], graph.dot(A[i, done], x[done], dtype))
+            x[i] = rest if p["unit_diagonal"] else graph.mul(rest, graph.div(one, A[i, i]))
+    return out if p["left_side"] else np.swapaxes(out, -1, -2)
+
+
+RULES |= {
+    lax.reduce_sum_p: _fold(lax.add_p),
+    lax.reduce_max_p: _fold(lax.max_p),
+    lax.reduce_min_p: _fold(lax.min_p),
+    lax.reduce_and_p: _fold(lax.and_p),
+    lax.reduce_or_p: _fold(lax.or_p),
+    lax.reduce_prod_p: _fold(lax.mul_p),
+    lax.argmax_p: _first(lax.gt_p),
+    lax.argmin_p: _first(lax.lt_p),
+    lax.reduce_p: _reduce,
+    lax.dot_general_p: _dot_general,
+    lax.linalg.cholesky_p: _cholesky,
+    lax.linalg.triangular_solve_p: _triangular_solve,
+}
+
+
+# --- programs within programs -------------------------------------------------------------------------------------
+
+
+_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr",
+          "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}  # fmt: skip
+
+
+def _named(graph: Graph, eqn: Any, into: list[Places]) -> list[Places] | Places:
+    """Calls, and primitives that have no name in `jax.lax` with some versions."""
+    name, p = eqn.primitive.name, eqn.params
+    if name in _CALLS:
+        inner = p[_CALLS[name]]
+        return unroll(graph, inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ()), into)
+    if name == "add_any":
+        pairs = zip(*(a.ravel().tolist() for a in into), strict=True)
+        return np.array([graph.add(*pair) for pair in pairs], int).reshape(into[0].shape)
+    if name == "stop_gradient":
+        return into
+    if name == "stack":
+        return np.stack(into, p["axis"])
+    if name == "unstack":
+        return [np.take(into[0], k, p["axis"]) for k in range(into[0].shape[p["axis"]])]
+    if name == "tile":
+        return np.tile(into[0], p["reps"])
+    raise Unknown(name)
+
+
+def _scan(graph: Graph, p: dict, *into: Places) -> list[Places]:
+    first, second = p["num_consts"], p["num_consts"] + p["num_carry"]
+    fixed, carry, along = list(into[:first]), list(into[first:second]), into[second:]
+    turns = range(p["length"])
+    rows = {}
+    for k in reversed(turns) if p["reverse"] else turns:
+        outs = unroll(graph, p["jaxpr"], [*fixed, *carry, *(a[k] for a in along)])
+        carry, rows[k] = outs[: len(carry)], outs[len(carry) :]
+    if not turns:
+        raise Unknown("a loop without turns")
+    return [*carry, *(np.stack(parts) for parts in zip(*(rows[k] for k in turns), strict=True))]
+
+
+def _cond(graph: Graph, p: dict, which: Places, *into: Places) -> list[Places]:
+    branches = p["branches"]
+    if graph.value(int(which)) is not None:
+        known = min(max(int(values(graph, which)), 0), len(branches) - 1)
+        return unroll(graph, branches[known], into)
+    raise Unknown("a choice that is not known beforehand")
+
+
+RULES |= {lax.scan_p: _scan, lax.cond_p: _cond}

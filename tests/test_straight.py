@@ -1,0 +1,150 @@
+"""Programs of small arrays as one kernel: every rule against what JAX does with arrays, and whole programs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from closed import bricard, four_bar
+from jax import lax
+from jax.extend.core import jaxpr_as_fun
+
+import diffmb as mb
+from diffmb import _batch, _motion
+from diffmb._pseudo_inverse import inverse, pivoted_cholesky
+from diffmb._spatial._vector import cross, matmul, matvec
+from diffmb._straight._graph import Graph, TooLong
+from diffmb._straight._kernel import Straight, straight
+from diffmb._straight._moves import Unknown
+
+RNG = np.random.default_rng(3)
+A, B, V = RNG.normal(size=(4, 3)), RNG.normal(size=(3, 4)), RNG.normal(size=5)
+S = A @ A.T + np.eye(4)
+
+
+def both(fun, *args):
+    """Results by one kernel, and by arrays."""
+    args = [jnp.asarray(a) for a in args]
+    program = jax.make_jaxpr(fun)(*args)
+    kernel = straight(program, 100_000)
+    assert kernel is not program, "no kernel was made"
+    return [jax.jit(jaxpr_as_fun(p))(*args) for p in (kernel, program)]
+
+
+def same(fun, *args, tolerance=1e-13):
+    found, wanted = both(fun, *args)
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted, strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+RULES = {
+    "arithmetic": (lambda a, b: (a + b.T) * a / (2.0 + jnp.abs(b.T)) - a**3 + b.T**-2, A, B),
+    "functions": (lambda v: jnp.sin(v) + jnp.cos(v) * jnp.tan(v) + jnp.exp(v) - jnp.log1p(v * v) + jnp.tanh(v), V),
+    "roots": (lambda v: jnp.sqrt(v * v) + lax.rsqrt(1.0 + v * v) + jnp.cbrt(v) + jnp.arctan2(v, v[::-1]), V),
+    "steps": (lambda v: jnp.floor(v) + jnp.ceil(v) + jnp.sign(v) + jnp.clip(v, -0.5, 0.5), V),
+    "choices": (lambda v: jnp.where((v > 0) & ~(v > 1) | (v == v[0]), v, -2.0 * v), V),
+    "numbers of another kind": (lambda v: ((v > 0).astype(int) * 3, v > 0, jnp.isfinite(v)), V),
+    "sums": (lambda a: (a.sum(), a.sum(1), a.max(0), a.min(1), a.prod(0), (a > 0).all(0), (a > 0).any(1)), A),
+    "first": (lambda a: (jnp.argmax(a, 1), jnp.argmin(a, 0)), A),
+    "products": (lambda a, b: (a @ b, jnp.einsum("ij,kj->kij", a, b.T), jnp.tensordot(a, b.T, 2), a @ b[:, 0]), A, B),
+    "shapes": (lambda a: (2.0 * a.reshape(2, 6), a.T + 1.0, a[::-1, 1:], a[:, 1] * 2.0, jnp.tile(a, 2) + 1.0), A),
+    "joins": (lambda a, v: (jnp.concatenate([a, 2 * a]), jnp.stack([v, v * v]), jnp.pad(v + 1, (1, 2))), A, V),
+    "parts": (lambda v: tuple(v * 2) + tuple(jnp.split(v + 1, [2])), V),
+    "picks": (lambda a: a[np.array([2, 0, 2])] + a[np.array([1, 1, 3]), np.array([0, 2, 1])][:, None], A),
+    "places": (lambda a, v: a.at[1].set(v[:3]).at[np.array([0, 0])].add(1.0).at[2, 1].add(v[0]), A, V),
+    "loops": (lambda v: lax.fori_loop(0, 4, lambda k, x: x * 0.5 + v[k], v), V),
+    "scans": (lambda a: lax.scan(lambda c, x: (c + x, c * x), jnp.ones(3), a, reverse=True), A),
+    "index in a loop": (lambda a: lax.fori_loop(0, 3, lambda k, x: x.at[k, 0].add(a[k + 1, 1]), a), A),
+    "cholesky": (lambda s, v: jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(s, lower=True), v[:4]), S, V),
+    "triangle above": (lambda s, a: jax.scipy.linalg.solve_triangular(s, a), S, A),
+    "triangle on the right": (lambda s, a: lax.linalg.triangular_solve(s, a.T, lower=True), S, A),
+    "triangle turned": (lambda s, a: lax.linalg.triangular_solve(s, a, left_side=True, transpose_a=True), S, A),
+    "inverse": (lambda s: inverse(s[..., None]), S),
+    "pivots": (lambda a: pivoted_cholesky((a @ a.T)[..., None]), A),
+    "short products": (lambda a, b: (matmul(a[..., None], b[..., None]), matvec(a[..., None], b[:, :1])), A, B),
+    "cross products": (lambda a: (cross(a[0], a[1]), jax.vmap(cross)(a, a[::-1])), A),
+    "known results": (lambda v: (jnp.zeros(3), v, jnp.concatenate([v[:2], 2 * v[:1], jnp.ones(1)])), V),
+    "one number": (lambda v: v[0] * v[1], V),
+    "other derivatives": (lambda v: jax.vjp(lambda v: jnp.sum(jnp.sin(v) * v[0]), v)[1](1.0), V),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules(name):
+    same(*RULES[name])
+
+
+def test_single_precision():
+    same(lambda a, b: jnp.sin(a) @ b, A.astype(np.float32), B.astype(np.float32), tolerance=2e-6)
+
+
+def test_what_is_known_costs_nothing():
+    """A product with zeros and ones is none; the same operation is made once; signs are joined with sums."""
+    length = lambda fun, *args: len(Straight(jax.make_jaxpr(fun)(*args), 1000).made)
+    eye = np.eye(5)[[3, 1, 0]]
+    assert length(lambda v: eye @ v + v[:3], V) == 3
+    assert length(lambda v: (v[0] * v[1] + 1.0, v[1] * v[0] + 1.0), V) == 2
+    assert length(lambda v: v[0] + (-v[1]) * v[2], V) == 2
+
+
+def test_refuses():
+    """What is too long, and what it cannot write out: a loop whose end is open, an index that is not known."""
+    with pytest.raises(TooLong):
+        Straight(jax.make_jaxpr(lambda a, b: a @ b @ a)(A, B), 50)
+    for fun in (
+        lambda v: lax.while_loop(lambda x: x[0] < 9.0, lambda x: x * 2.0, jnp.abs(v)),
+        lambda v: v[jnp.argmax(v)] * 2.0,
+        jnp.sort,
+    ):
+        program = jax.make_jaxpr(fun)(V)
+        with pytest.raises(Unknown):
+            Straight(program, 1000)
+        assert straight(program, 1000) is program
+
+
+def test_nothing_hides():
+    """What is not a number stays with the results that it concerns, and reaches those."""
+    fun = lambda v: jnp.stack([v[0] * 2.0, v[1] * v[2], jnp.maximum(v[1], 0.0)])
+    (found,), (wanted,) = both(fun, [1.0, np.nan, 0.0])
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+
+
+def test_graph_keeps_kinds_apart():
+    """The same bits as another dtype are another number."""
+    graph = Graph(10)
+    assert graph.constant(np.float64(0.0)) != graph.constant(np.int64(0))
+
+
+@pytest.mark.parametrize("mechanism", [four_bar, bricard])
+def test_motion(mechanism):
+    """Accelerations, correction, choice of rows and all derivatives of closed loops, by one kernel and by arrays."""
+    model = mb.compile(mechanism())
+    state = mb.assemble(model, {"A": 0.4} if mechanism is four_bar else {})
+    q, v, mask, t = state.q, state.v, jnp.ones(model.nc), jnp.zeros(())
+    none = jnp.zeros(0)
+    chosen = _motion.choose(model, q, t, mask)
+    rates = lambda model, q, v: _motion.rates_of(model, chosen, q, v, none, jnp.ones(model.nv), none, t, None)[0]
+
+    def everything(model, q, v):
+        vd, back = jax.vjp(rates, model, q, v)
+        forward = jax.jvp(lambda q, v: rates(model, q, v), (q, v), (v, q))[1]
+        settled = _motion.settle_once(model, chosen, mask, q + 1e-4, v + 1e-3, t)
+        return vd, back(jnp.cos(vd)), forward, settled, _motion.choose(model, q, t, mask)
+
+    program = jax.make_jaxpr(everything)(model, q, v)
+    calls = [eqn for eqn in program.jaxpr.eqns if eqn.primitive.name == "batch_last"]
+    assert len(calls) >= 5
+    for eqn in calls:
+        own = _batch.program_of(eqn.params["fun"], [x.aval for x in eqn.invars])
+        assert straight(own, 100_000) is not own
+    found = jax.tree.leaves(jax.jit(everything)(model, q, v))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_batch, "longest", lambda *_: 0)
+        _batch._kernel.cache_clear()
+        jax.clear_caches()
+        wanted = jax.tree.leaves(jax.jit(everything)(model, q, v))
+    _batch._kernel.cache_clear()
+    for a, b in zip(found, wanted, strict=True):
+        size = max(1.0, float(jnp.abs(b).max(initial=0.0)))
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * size)
