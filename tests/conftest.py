@@ -21,11 +21,14 @@ jax.config.update("jax_enable_x64", True)
 
 MAPS = Path("/proc/self/maps")  # one line for each piece of memory; every compiled program takes several
 MOST_MAPS = 15_000  # Linux kills a process that passes 65530
+MEMORY = Path("/proc/self/statm")  # pages: all, and those that are in memory
+MOST_PAGES = 750_000  # of 4 kB: 3 GB
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_programs():
     """Compiled programs are dropped between files before they exhaust what the system grants to a process."""
     yield
-    if MAPS.exists() and MAPS.read_text().count("\n") > MOST_MAPS:
+    many = MAPS.exists() and MAPS.read_text().count("\n") > MOST_MAPS
+    if many or (MEMORY.exists() and int(MEMORY.read_text().split()[1]) > MOST_PAGES):
         jax.clear_caches()

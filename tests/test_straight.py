@@ -11,7 +11,7 @@ from jax.extend.core import jaxpr_as_fun
 import diffmb as mb
 from diffmb import _batch, _motion
 from diffmb._pseudo_inverse import inverse, pivoted_cholesky
-from diffmb._spatial._vector import cross, matmul, matvec
+from diffmb._spatial._vector import cross, dot, matmul, matvec, outer
 from diffmb._straight._graph import Graph, TooLong
 from diffmb._straight._kernel import Straight, straight
 from diffmb._straight._moves import Unknown
@@ -63,6 +63,7 @@ RULES = {
     "inverse": (lambda s: inverse(s[..., None]), S),
     "pivots": (lambda a: pivoted_cholesky((a @ a.T)[..., None]), A),
     "short products": (lambda a, b: (matmul(a[..., None], b[..., None]), matvec(a[..., None], b[:, :1])), A, B),
+    "dot products": (lambda a: (dot(a[0], a[1]), dot(a, a), outer(a[0], a[1])), A),
     "cross products": (lambda a: (cross(a[0], a[1]), jax.vmap(cross)(a, a[::-1])), A),
     "known results": (lambda v: (jnp.zeros(3), v, jnp.concatenate([v[:2], 2 * v[:1], jnp.ones(1)])), V),
     "one number": (lambda v: v[0] * v[1], V),

@@ -239,7 +239,7 @@ def _straight(graph: Graph, p: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray
                 sums[i] = term if factor > 0 else graph.negative(term)
         zero = graph.constant(np.zeros((), graph.numbers[x[0]].dtype))
         found.append([sums.get(i, zero) for i in range(math.prod(out))])
-    whole = np.array(found, int).reshape(*ahead, *behind, *out)
+    whole = np.array(found, int).reshape((*ahead, *behind, *out))
     back = [*range(len(ahead)), *range(len(ahead) + len(behind), whole.ndim)]
     return whole.transpose([*back, *range(len(ahead), len(ahead) + len(behind))])
 

@@ -22,7 +22,7 @@ class TooLong(Exception):
     """The graph has more operations than are worth a kernel."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Number:
     """One entry of the graph: a constant (`value`), an input (neither), or a primitive with its arguments."""
 

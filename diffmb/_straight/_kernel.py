@@ -45,6 +45,7 @@ class Straight:
         self.inputs = [self.graph.inputs(a.shape, a.dtype) for a in program.in_avals]
         self.outputs = [np.asarray(out) for out in unroll(self.graph, program, self.inputs)]
         self.avals = [ShapedArray(a.shape, a.dtype) for a in program.out_avals]
+        self.graph.known.clear()  # it is complete
         numbers, results = self.graph.numbers, [n for out in self.outputs for n in out.ravel().tolist()]
         needed = self.graph.needed(results)
         self.made = [n for n in needed if numbers[n].primitive is not None]
