@@ -106,7 +106,7 @@ def _kernel(fun: Function, shapes: tuple, x64: bool) -> ClosedJaxpr:
 
 
 def _lower_single(ctx, *args, fun, linear):
-    """The program of one sample, as one kernel if it is short enough."""
+    """The program of one sample, written out as kernels if it is short enough."""
     shapes = tuple((a.shape, a.dtype) for a in ctx.avals_in)
     program = _kernel(fun, shapes, jax.config.jax_enable_x64)  # pyright: ignore
     return mlir.core_call_lowering(ctx, *args, name="batch_last", call_jaxpr=program)

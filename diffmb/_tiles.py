@@ -2,7 +2,7 @@
 
 many samples, often          tiles of 64: every product is written out along them, which is fast to run
 up to 1000, seldom           one by one: the short program of a single state, which is quick to compile
-one sample                   a program that is not too long becomes one kernel (`_straight`)
+one sample                   a program that is not too long becomes a few kernels (`_straight`)
 """
 
 from collections.abc import Callable, Iterator
@@ -22,15 +22,15 @@ storing: ContextVar[bool] = ContextVar("storing", default=False)
 seldom: ContextVar[bool] = ContextVar("seldom", default=False)
 often: ContextVar[bool] = ContextVar("often", default=False)
 
-_QUICK = 3_500  # operations on numbers that compile faster as one kernel than as many kernels of arrays
-_FAST = 9_000  # ... that also are worth waiting for, if they run often
+_QUICK = 1_500  # operations on numbers that are one kernel, which compiles faster than many kernels of arrays
+_FAST = 4_000  # ... that are a few kernels, if they run often
 _DERIVATIVE = 2.5  # a derivative has about so many operations for each one of its function
 
 
 def longest(frequent: bool, derivative: bool) -> int:
-    """Operations up to which the program of a single sample becomes one kernel; a function and its derivatives do so
-    together. Measured, four-bar (2900 operations), Bricard (5700), Andrews (10500): accelerations 14, 15 and 31 us as
-    arrays, 3, 5 and 10 us as one kernel; 1.4, 1.3 and 1.6 s to compile, against 0.8, 1.7 and 3.7 s."""
+    """Operations up to which the program of a single sample is written out as kernels; a function and its derivatives
+    are so together. Measured, four-bar (2900 operations), Bricard (5700), Andrews (10500): accelerations 14, 15 and
+    31 us as arrays, 3.5, 7 and 12 us as kernels; 1.4, 1.3 and 1.6 s to compile, against 1.1, 1.9 and 4 s."""
     return int((_FAST if frequent else _QUICK) * (_DERIVATIVE if derivative else 1))
 
 
