@@ -29,8 +29,8 @@ _DERIVATIVE = 2.5  # a derivative has about so many operations for each one of i
 
 def longest(frequent: bool, derivative: bool) -> int:
     """Operations up to which the program of a single sample is written out as kernels; a function and its derivatives
-    are so together. Measured, four-bar (2900 operations), Bricard (5700), Andrews (10500): accelerations 14, 15 and
-    31 us as arrays, 3.5, 7 and 12 us as kernels; 1.4, 1.3 and 1.6 s to compile, against 1.1, 1.9 and 4 s."""
+    are so together. Measured, four-bar (2900 operations), Bricard (5700), Andrews (10500): accelerations 11, 14 and
+    24 us as arrays, 1.7, 4 and 10 us as kernels; 1.4, 1.2 and 1.4 s to compile, against 0.9, 1.5 and 7 s."""
     return int((_FAST if frequent else _QUICK) * (_DERIVATIVE if derivative else 1))
 
 

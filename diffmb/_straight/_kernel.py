@@ -46,16 +46,15 @@ class Straight:
         self.outputs = [np.asarray(out) for out in unroll(self.graph, program, self.inputs)]
         self.avals = [ShapedArray(a.shape, a.dtype) for a in program.out_avals]
         self.graph.known.clear()  # it is complete
-        numbers, results = self.graph.numbers, [n for out in self.outputs for n in out.ravel().tolist()]
-        needed = self.graph.needed(results)
+        numbers = self.graph.numbers
+        self.results = dict.fromkeys(n for out in self.outputs for n in out.ravel().tolist())
+        needed = self.graph.needed(self.results)
         self.made = [n for n in needed if numbers[n].primitive is not None]
-        self.kept = [n for n in dict.fromkeys(results) if numbers[n].primitive is not None]
-        given = {n for n in needed if numbers[n].primitive is None and numbers[n].value is None}
-        self.used = [k for k, places in enumerate(self.inputs) if given.intersection(places.ravel().tolist())]
-        self.given = given
-        unknown = {numbers[n].primitive.name for n in self.made} - {p.name for p in OPERATIONS}
-        if unknown or not self.kept:
-            raise Unknown(", ".join(sorted(unknown)) or "nothing to compute")
+        self.kept = [n for n in self.results if numbers[n].primitive is not None]
+        self.given = {n for n in needed if numbers[n].primitive is None and numbers[n].value is None}
+        self.used = [k for k, places in enumerate(self.inputs) if self.given.intersection(places.ravel().tolist())]
+        if not self.kept:
+            raise Unknown("nothing to compute")
 
     def __call__(self, *args: Array) -> list[Array]:
         """The results, from arrays of the shapes of the inputs."""
@@ -63,7 +62,9 @@ class Straight:
         rows = zip(made, self.by_dtype().values(), strict=True)
         where = {n: (row, k) for row, own in rows for k, n in enumerate(own)}
         for places, array in zip(self.inputs, args, strict=True):
-            where |= {n: (array.ravel(), k) for k, n in enumerate(places.ravel().tolist()) if n in self.given}
+            handed_on = [(k, n) for k, n in enumerate(places.ravel().tolist()) if n in self.results]
+            flat = array.ravel() if handed_on else array
+            where |= {n: (flat, k) for k, n in handed_on}
         return [self._array(out, aval, where) for out, aval in zip(self.outputs, self.avals, strict=True)]
 
     def by_dtype(self) -> dict[Any, list[int]]:
