@@ -64,6 +64,8 @@ RULES = {
     "pivots": (lambda a: pivoted_cholesky((a @ a.T)[..., None]), A),
     "short products": (lambda a, b: (matmul(a[..., None], b[..., None]), matvec(a[..., None], b[:, :1])), A, B),
     "dot products": (lambda a: (dot(a[0], a[1]), dot(a, a), outer(a[0], a[1])), A),
+    "nothing": (lambda a, v: (matmul(a[:, :0], a[:0]), dot(a[:, :0], a[:, :0]), a[:, :0] @ a[:0], v * 2.0,
+                              jnp.concatenate([v[:0], v]), outer(v[:0], v), a[:0] + 1.0, v.at[:0].set(1.0)), A, V),
     "cross products": (lambda a: (cross(a[0], a[1]), jax.vmap(cross)(a, a[::-1])), A),
     "known results": (lambda v: (jnp.zeros(3), v, jnp.concatenate([v[:2], 2 * v[:1], jnp.ones(1)])), V),
     "one number": (lambda v: v[0] * v[1], V),

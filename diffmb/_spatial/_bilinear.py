@@ -223,10 +223,11 @@ def _straight(graph: Graph, p: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray
     def rows(x: np.ndarray, own: Shape) -> np.ndarray:
         """(places, components)."""
         x = np.broadcast_to(x, (*ahead, *own, *behind))
-        inner = list(range(lead, lead + len(own)))
-        return np.moveaxis(x, inner, range(-len(own), 0)).reshape(-1, math.prod(own)) if own else x.reshape(-1, 1)
+        x = np.moveaxis(x, range(lead, lead + len(own)), range(x.ndim - len(own), x.ndim))
+        return x.reshape(math.prod((*ahead, *behind)), math.prod(own))
 
     found = []
+    zero = graph.constant(np.zeros((), p["avals"][0].dtype))
     for x, y in zip(rows(a, first).tolist(), rows(b, second).tolist(), strict=True):
         sums: dict[int, int] = {}
         for i, j, k, factor in kind.terms:
@@ -237,7 +238,6 @@ def _straight(graph: Graph, p: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray
                 sums[i] = graph.add(sums[i], term) if factor > 0 else graph.sub(sums[i], term)
             else:
                 sums[i] = term if factor > 0 else graph.negative(term)
-        zero = graph.constant(np.zeros((), graph.numbers[x[0]].dtype))
         found.append([sums.get(i, zero) for i in range(math.prod(out))])
     whole = np.array(found, int).reshape((*ahead, *behind, *out))
     back = [*range(len(ahead)), *range(len(ahead) + len(behind), whole.ndim)]
