@@ -22,8 +22,8 @@ storing: ContextVar[bool] = ContextVar("storing", default=False)
 seldom: ContextVar[bool] = ContextVar("seldom", default=False)
 often: ContextVar[bool] = ContextVar("often", default=False)
 
-_QUICK = 1_500  # operations on numbers that are one kernel, which compiles faster than many kernels of arrays
-_FAST = 4_000  # ... that are a few kernels, if they run often
+_QUICK = 3_200  # operations on numbers that are one kernel, which compiles faster than many kernels of arrays
+_FAST = 16_000  # ... that are a few kernels, if they run often
 _DERIVATIVE = 2.5  # a derivative has about so many operations for each one of its function
 
 

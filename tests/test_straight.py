@@ -82,6 +82,32 @@ def test_single_precision():
     same(lambda a, b: jnp.sin(a) @ b, A.astype(np.float32), B.astype(np.float32), tolerance=2e-6)
 
 
+def test_arguments_that_are_constants():
+    """XLA would end the process if an argument of the kernel were a constant: none of these may be one to it."""
+    fun = lambda a, v: (jnp.sin(a) @ a.T + v[0], (v > 0) | (v < -1))
+    program = jax.make_jaxpr(fun)(A, V)
+    kernel = jaxpr_as_fun(straight(program, 1000))
+    alone = jaxpr_as_fun(straight(jax.make_jaxpr(lambda v: jnp.cos(v) * v)(V), 1000))
+    a, v = jnp.asarray(A), jnp.asarray(V)
+    wanted = jaxpr_as_fun(program)(a, v)
+    turns = lambda f, x: lax.fori_loop(0, 3, lambda _, x: x + f(x), x)
+    found = [
+        jax.jit(lambda: kernel(a, v))(),
+        jax.jit(lambda a: kernel(a, v))(a),
+        jax.jit(lambda v: kernel(a, v))(v),
+        jax.jit(lambda go: lax.cond(go, lambda: kernel(a, v), lambda: kernel(a, 0.0 * v)))(True),
+        jax.jit(lambda: lax.scan(lambda c, _: (c, kernel(a, v)), 0.0, None, length=2)[1])(),
+    ]
+    for found_so in found[:4]:
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-13), found_so, wanted)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x[1], y, rtol=1e-13), found[4], wanted)
+    np.testing.assert_allclose(jax.jit(lambda: alone(v))()[0], np.cos(V) * V, rtol=1e-13)
+    by_kernel = jax.jit(lambda: turns(lambda x: alone(x)[0] + alone(v)[0], v))()
+    np.testing.assert_allclose(by_kernel, turns(lambda x: jnp.cos(x) * x + jnp.cos(v) * v, v), rtol=1e-13)
+    zeros = jnp.zeros_like(v)  # a constant that is a broadcast
+    np.testing.assert_allclose(jax.jit(lambda: alone(zeros))()[0], zeros)
+
+
 def test_what_is_known_costs_nothing():
     """A product with zeros and ones is none; the same operation is made once; signs are joined with sums."""
     length = lambda fun, *args: len(Straight(jax.make_jaxpr(fun)(*args), 1000).made)

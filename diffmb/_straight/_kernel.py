@@ -1,4 +1,4 @@
-"""Arithmetic on numbers as a few kernels of XLA on CPU.
+"""Arithmetic on numbers as one kernel of XLA on CPU.
 
 A program of small arrays is some hundred kernels to XLA, each of which takes 0.1 us to start, whatever it does, and 20
 ms to compile. There is one operation whose inner program XLA compiles as it stands, number by number, without asking
@@ -6,15 +6,16 @@ what should be fused with what: the combination (a, x) -> a' of a reduction. Her
 
     reduce over two equal rows x, x:        f(f(0, x), x) = f(x)
 
-so it runs twice (over a single row XLA takes the reduction for the identity), and still takes a third of the time:
+so it runs twice (over a single row XLA takes the reduction for the identity), and still takes a fifth of the time:
 about 0.5 ns for each operation all in all, and 0.3 ms to compile it. Numbers may also go in by the start of the
-reduction, if they are handed on unchanged, which halves the number of its operands; each costs about 4 ns.
+reduction, if they are handed on unchanged, which halves the number of its operands.
 
-XLA cuts a combination of some thousand operations into functions that compute each other's results anew: mechanisms of
-up to 3000 are compiled well, 6000 take minutes. So a long program is several reductions, one after the other.
+The reduction stands in a call that bears the mark by which XLA makes one kernel of a small loop. Without it XLA cuts a
+combination of some thousand operations into functions that compute each other's results anew: 6000 take minutes. The
+mark is not for everything: XLA ends the process where an argument of such a call is a constant. So the arguments are
+joined into one array, behind a barrier that keeps XLA from joining constants before it compiles the call.
 """
 
-from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.core import ShapedArray
+from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo as hlo
@@ -33,7 +35,6 @@ from ._moves import Places, Unknown
 from ._operations import OPERATIONS
 from ._unroll import unroll
 
-PIECE = 3200  # operations of a kernel, at most
 TRIED = ("0.10.",)  # versions of jax with which it was seen to be one kernel, and right
 
 
@@ -53,12 +54,16 @@ class Straight:
         self.kept = [n for n in self.results if numbers[n].primitive is not None]
         self.given = {n for n in needed if numbers[n].primitive is None and numbers[n].value is None}
         self.used = [k for k, places in enumerate(self.inputs) if self.given.intersection(places.ravel().tolist())]
-        if not self.kept:
+        self.rows: dict[Any, list[int]] = {}  # the numbers of the inputs that are used
+        for k in self.used:
+            self.rows.setdefault(program.in_avals[k].dtype, []).extend(self.inputs[k].ravel().tolist())
+        if not self.kept or not self.used:
             raise Unknown("nothing to compute")
 
     def __call__(self, *args: Array) -> list[Array]:
         """The results, from arrays of the shapes of the inputs."""
-        made = straight_p.bind(*(args[k] for k in self.used), kernel=self)
+        with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
+            made = jax.jit(lambda *rows: straight_p.bind(*rows, kernel=self))(*self._joined(args))
         rows = zip(made, self.by_dtype().values(), strict=True)
         where = {n: (row, k) for row, own in rows for k, n in enumerate(own)}
         for places, array in zip(self.inputs, args, strict=True):
@@ -66,6 +71,11 @@ class Straight:
             flat = array.ravel() if handed_on else array
             where |= {n: (flat, k) for k, n in handed_on}
         return [self._array(out, aval, where) for out, aval in zip(self.outputs, self.avals, strict=True)]
+
+    def _joined(self, args: tuple[Array, ...]) -> list[Array]:
+        """The arrays that are used, one row for each dtype; never a row that XLA could know to be a constant."""
+        own = lax.optimization_barrier(tuple(args[k].ravel() for k in self.used))
+        return [jnp.concatenate([*(a for a in own if a.dtype == dtype), jnp.zeros(1, dtype)]) for dtype in self.rows]
 
     def by_dtype(self) -> dict[Any, list[int]]:
         """The numbers that come out of the kernel: one array for each dtype."""
@@ -86,38 +96,13 @@ class Straight:
         return flat.astype(aval.dtype).reshape(aval.shape)
 
     def lower(self, *args: ir.Value) -> list[ir.Value]:
-        """The kernels in StableHLO, from the arrays that are used."""
+        """The kernel in StableHLO, from the rows of `_joined`."""
         values: dict[int, ir.Value] = {}
-        for places, array in zip((self.inputs[k] for k in self.used), args, strict=True):
-            flat = _reshaped(array, (places.size,))
-            values |= {n: _sliced(flat, k) for k, n in enumerate(places.ravel().tolist()) if n in self.given}
-        for piece, kept in pieces(self.graph, self.made, set(self.kept)):
-            values |= _reduced(self.graph, piece, kept, values)
+        for row, numbers in zip(args, self.rows.values(), strict=True):
+            values |= {n: _sliced(row, k) for k, n in enumerate(numbers) if n in self.given}
+        values |= _reduced(self.graph, self.made, self.kept, values)
         parts = [[values[n] for n in own] for own in self.by_dtype().values()]
         return [hlo.ConcatenateOp(own, mlir.i64_attr(0)).result for own in parts]
-
-
-def pieces(graph: Graph, made: list[int], results: set[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """The operations in pieces that are worth a kernel each, cut where the fewest numbers are still of use; and of each
-    piece the numbers that those after it, or the results, use."""
-    place = {n: k for k, n in enumerate(made)}
-    last = {n: len(made) if n in results else k for k, n in enumerate(made)}
-    for n in made:
-        last |= {a: max(last[a], place[n]) for a in graph.numbers[n].args if a in last}
-    change = np.zeros(len(made) + 2, int)
-    for n in made:
-        change[place[n] + 1] += 1
-        change[last[n] + 1] -= 1
-    alive, start = np.cumsum(change), 0  # how many numbers are made before a place and used there or after it
-    while start < len(made):
-        stop = len(made)
-        if stop - start > PIECE:
-            count = -(-(stop - start) // PIECE)  # pieces, about equal
-            high = start + (stop - start) // count + 1
-            low = high - PIECE // 4
-            stop = low + int(alive[low:high].argmin())
-        yield made[start:stop], [n for n in made[start:stop] if last[n] >= stop]
-        start = stop
 
 
 class Slot(NamedTuple):
@@ -140,10 +125,10 @@ def _slots(graph: Graph, given: list[int], kept: list[int]) -> list[Slot]:
     return slots
 
 
-def _reduced(graph: Graph, piece: list[int], kept: list[int], values: dict[int, ir.Value]) -> dict[int, ir.Value]:
-    """The numbers `kept` of a piece from those before it, all as arrays of one."""
-    numbers, inside = graph.numbers, set(piece)
-    into = dict.fromkeys(a for n in piece for a in numbers[n].args if a not in inside)
+def _reduced(graph: Graph, made: list[int], kept: list[int], values: dict[int, ir.Value]) -> dict[int, ir.Value]:
+    """The numbers `kept` of those that are made from given ones, all as arrays of one."""
+    numbers = graph.numbers
+    into = dict.fromkeys(a for n in made for a in numbers[n].args if numbers[a].primitive is None)
     slots = _slots(graph, [n for n in into if numbers[n].value is None], kept)
     zero = {slot.dtype: mlir.ir_constant(np.zeros((1,), slot.dtype)) for slot in slots}
     of = lambda n, slot: zero[slot.dtype] if n is None else values[n]
@@ -158,7 +143,7 @@ def _reduced(graph: Graph, piece: list[int], kept: list[int], values: dict[int, 
         found: dict[Any, ir.Value] = {slot.row: x for slot, x in zip(slots, now, strict=True)}
         found |= {slot.start: x for slot, x in zip(slots, before, strict=True)}
         found |= {n: mlir.ir_constant(np.asarray(numbers[n].value)) for n in into if numbers[n].value is not None}
-        for n in piece:
+        for n in made:
             own = numbers[n]
             found[n] = OPERATIONS[own.primitive](_type((), own.dtype), *(found[a] for a in own.args))
         ends = [x if slot.out is None else found[slot.out] for slot, x in zip(slots, before, strict=True)]
@@ -192,7 +177,7 @@ mlir.register_lowering(straight_p, lambda ctx, *args, kernel: kernel.lower(*args
 
 
 def straight(program: ClosedJaxpr, most: int) -> ClosedJaxpr:
-    """The program as kernels, if it has a rule for all that it does and not too many operations; else itself."""
+    """The program as one kernel, if it has a rule for all that it does and not too many operations; else itself."""
     if not jax.__version__.startswith(TRIED) or not program.out_avals:
         return program
     try:
