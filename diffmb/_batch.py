@@ -30,6 +30,7 @@ from ._functions import (
     Implicit,
     Tangent,
     batch_of,
+    evaluated,
     outputs_of,
     program_of,
     spread,
@@ -152,7 +153,7 @@ def _jvp(primals, tangents, *, fun, linear):
     if linear and not any(moves[:fixed]):
         dx = [ad.instantiate_zeros(t) for t in tangents[fixed:]]
         return outs, call(fun, *primals[:fixed], *dx, linear=linear)
-    extra = outs if isinstance(fun, Implicit) else []
+    extra = outs if isinstance(fun, Implicit) and fun.again is None else []
     return outs, call(Tangent(fun, moves), *primals, *extra, *moving, linear=len(moving))
 
 
@@ -222,13 +223,15 @@ def _restore(flat: _Flat, leaves: list[Array], outs: list[Array]) -> Any:
 class ImplicitRule:
     """residual(*args, y, a) = 0 and solve(*args, y, a, b) = (dr/dy)^-1 b, in pytrees; also transposed if unsymmetric.
 
-    `prepare(*args, y)` gives them `a`: what both need, or what the residual may treat as constant to first order.
+    `prepare(*args, y)` gives them `a`: what both need, or what the residual may treat as constant to first order. A
+    `direct` function is no iteration: its derivatives compute y anew, since most of what that takes they need anyway.
     """
 
     residual: Callable[..., Any]
     solve: Callable[..., Any]
     solve_transposed: Callable[..., Any] | None = None
     prepare: Callable[..., Any] = lambda *args: None
+    direct: bool = False
 
 
 @lru_cache(maxsize=1024)
@@ -246,9 +249,18 @@ def _implicit(flat: _Flat, rule: ImplicitRule, rare: bool, frequent: bool) -> Im
 
         return solve
 
+    @jax.custom_jvp
+    def again(*x: Array) -> Arrays:
+        return evaluated(found, *x)
+
+    @again.defjvp
+    def _(x: Arrays, dx: Arrays) -> tuple[Arrays, Arrays]:
+        return jax.jvp(lambda *x: tuple(call(found, *x)), x, dx)
+
     prepare = lambda x, y: rule.prepare(*arguments(x, y))
     solvers = solver(rule.solve), solver(rule.solve_transposed or rule.solve)
-    return Implicit(flat, prepare, residual, *solvers, rare, frequent)
+    found = Implicit(flat, prepare, residual, *solvers, again if rule.direct else None, rare, frequent)
+    return found
 
 
 def batch_last(fun: Callable[..., Any]) -> Callable[..., Any]:

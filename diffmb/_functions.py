@@ -41,13 +41,14 @@ class Implicit:
     residual: Callable[[Arrays, Arrays, Any], Arrays]
     solve: Callable[[Arrays, Arrays, Any, Arrays], Arrays]
     solve_transposed: Callable[[Arrays, Arrays, Any, Arrays], Arrays]
+    again: Callable[..., Arrays] | None = None  # y from x, if derivatives are to compute it so
     seldom: bool = False
     often: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Tangent:
-    """dx -> dy. Arguments: x, then (implicit) y, then dx where `mask` says there is one."""
+    """dx -> dy. Arguments: x, then y (if implicit, and not computed again), then dx where `mask` says there is one."""
 
     of: Any
     mask: tuple[bool, ...]
@@ -84,7 +85,11 @@ class Tangent:
 
     def _split(self, args: Arrays) -> tuple[Arrays, Arrays, Arrays]:
         n = len(self.mask)
-        m = len(outputs_of(self.of, args[:n])) if isinstance(self.of, Implicit) else 0
+        if not isinstance(self.of, Implicit):
+            return args[:n], (), args[n:]
+        if self.of.again is not None:
+            return args[:n], self.of.again(*args[:n]), args[n:]
+        m = len(outputs_of(self.of, args[:n]))
         return args[:n], args[n : n + m], args[n + m :]
 
     def _partial(self, x: Arrays, y: Arrays, ready: Any, like: Any) -> tuple[Callable[..., Arrays], Arrays]:
@@ -103,7 +108,7 @@ class Tangent:
 
 @dataclasses.dataclass(frozen=True)
 class Cotangent:
-    """ybar -> xbar: the transpose of a `Tangent`. Arguments: x, (implicit) y, ybar."""
+    """ybar -> xbar: the transpose of a `Tangent`. Arguments: x, y (if implicit, and not computed again), ybar."""
 
     of: Tangent
 
@@ -169,14 +174,19 @@ def evaluated(fun: Function, *args: Array) -> Arrays:
 
 
 def outputs_of(fun: Function, args: Any) -> Any:
-    """Shapes of the results; of a long batch from the program of one tile, which is the one that CPU needs anyway."""
+    """Shapes of the results: of derivatives like those of results or arguments, without a trace; of a long batch from
+    the program of one tile, which is the one that CPU needs anyway."""
     batch = batch_of(args)
+    whole = lambda a: ShapedArray(a.shape[:-1] + (batch,), a.dtype)
+    if isinstance(fun, Tangent):
+        return [whole(y) for y in outputs_of(fun.of, args[: len(fun.mask)])]
+    if isinstance(fun, Cotangent):
+        return [whole(x) for x, moves in zip(args, fun.of.mask, strict=False) if moves]
     tile = tile_of(batch, fun.seldom)
     if tile == batch:
         return program_of(fun, args).out_avals
     piece = [ShapedArray(a.shape[:-1] + (min(a.shape[-1], tile),), a.dtype) for a in args]
-    outs = program_of(tile_function(fun, tile), piece).out_avals
-    return [ShapedArray(o.shape[:-1] + (batch,), o.dtype) for o in outs]
+    return [whole(y) for y in program_of(tile_function(fun, tile), piece).out_avals]
 
 
 def tile_function(fun: Any, size: int) -> Function:

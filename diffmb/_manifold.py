@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ._kinematics import qdot, unit_quaternions
+from ._kinematics import unit_quaternions
 from ._model import Model
-from ._motion import choose, correction, open_positions, open_rates, openness, settle_once
+from ._motion import choose, openness, settle_once, settled
 from ._plan import Mode, split
 from ._tiles import run_often
 
@@ -97,17 +97,11 @@ def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> tuple[Array, 
 @run_often()
 def nearest_change(model_of: Callable, moving: Any, moved: Any, mode: Mode, t: Array, y: Array, dy: Array) -> Array:
     """(1): the change of a state y on the manifold when its rows change with `moving` by `moved`; linear in both."""
-    model = model_of(moving)
-    (q, v, _), (dq, dv, dz) = split(model, y), split(model, dy)
-    dq = jax.jvp(lambda q: unit_quaternions(model, q), (q,), (dq,))[1]
-    if not model.nc:
-        return jnp.concatenate([dq, dv, dz])
-    C = correction(*lax.stop_gradient((model, mode.chosen, q, t)))  # what it corrects is small
-    if (model.levels == 0).any():
-        phi = lambda moving, q: open_positions(model_of(moving), mode.chosen, q, t)
-        step = C @ jax.jvp(phi, (moving, q), (moved, dq))[1]
-        dq = dq - jax.jvp(lambda u: qdot(model, q, u), (v,), (step,))[1]
-    if (model.levels <= 1).any():
-        rate = lambda moving, q, v: open_rates(model_of(moving), mode.chosen, q, v, t)
-        dv = dv - C @ jax.jvp(rate, (moving, q, v), (moved, dq, dv))[1]
-    return jnp.concatenate([dq, dv, dz])
+
+    def nearest(moving: Any, y: Array) -> Array:
+        model = model_of(moving)
+        q, v, z = split(model, y)
+        near = settled(model, mode.chosen, q, v, t) if model.nc else (unit_quaternions(model, q), v)
+        return jnp.concatenate([*near, z])
+
+    return jax.jvp(nearest, (moving, y), (moved, dy))[1]

@@ -14,19 +14,19 @@ and again until nothing is left. The derivative of the nearest state is (3) once
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from ._batch import ImplicitRule, apply_implicit, batch_last, lift
 from ._closure import all_rows, jacobian_rows, positions, rates, row_loads, row_values
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._dynamics import loads, mass_solve, project, tree_forward_dynamics
 from ._follow import follower_loads, response, rows_among, slopes, with_multipliers
-from ._kinematics import moved, qdot, unit_quaternions
+from ._kinematics import moved
 from ._loads import connection_loads, follows, with_connections
 from ._model import Model
-from ._pseudo_inverse import product
 from ._saddle import by_rows, choose_rows, pick, prepare_chosen, put
 
 _SOFT = 1e-3
@@ -55,16 +55,6 @@ def _accelerations_of(model: Model, chosen: Array, q, v, z, u, tau, t, on, feedb
         return lift(tree, model, q, v, tau, t, z, u, on)
     run = lambda *x: apply_implicit(_forward, _rule, *x)
     return lift(run, model, chosen, q, v, z, u, tau, t, on, feedback)[0]
-
-
-def settled(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
-    """(q, v) as they are, on the manifold already; their derivatives are those of the nearest state on it."""
-    q = unit_quaternions(model, q)
-    if (model.levels == 0).any():
-        q = q + qdot(model, q, lift(lambda *x: apply_implicit(_nothing, _at_rest, *x), model, chosen, q, t)[0])
-    if (model.levels <= 1).any():
-        v = v + lift(lambda *x: apply_implicit(_nothing, _at_speed, *x), model, chosen, q, v, t)[0]
-    return q, v
 
 
 # --- batch axis last from here on ---------------------------------------------------------------------------------
@@ -169,7 +159,7 @@ def _prepare(model: Model, chosen, q, v, z, u, tau, t, on, feedback, y):
     return _factors(model, chosen, q, t)
 
 
-_rule = ImplicitRule(_residual, _solve, prepare=_prepare)
+_rule = ImplicitRule(_residual, _solve, prepare=_prepare, direct=True)
 
 
 def _with_lam(model: Model, u: Array, lam: Array, chosen: Array) -> Array:
@@ -206,29 +196,6 @@ _rule_following = ImplicitRule(
     lambda *args: args[-2][0].solve(args[-2][1], *args[-1]),
     lambda *args: args[-2][0].solve_transposed(args[-2][1], *args[-1]),
     _prepare_following,
-)
-
-
-def _nothing(model: Model, chosen: Array, q: Array, *rest: Array) -> tuple[Array, Array]:
-    batch = max(x.shape[-1] for x in (q, chosen, *rest))
-    return jnp.zeros((model.nv, batch), q.dtype), jnp.zeros((chosen.shape[0], batch), q.dtype)
-
-
-def _open_rows(model: Model, chosen, q, v, t) -> tuple[Array, Array]:
-    c = configuration(model, q, t)
-    value = _phi(model, c, q, t) if v is None else _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
-    return jnp.zeros((model.nv, value.shape[-1]), q.dtype), pick(value, chosen)
-
-
-_at_rest = ImplicitRule(
-    lambda model, chosen, q, t, y, ready: _open_rows(model, chosen, q, None, t),
-    _solve,
-    prepare=lambda model, chosen, q, t, y: _factors(model, chosen, q, t),
-)
-_at_speed = ImplicitRule(
-    lambda model, chosen, q, v, t, y, ready: _open_rows(model, chosen, q, v, t),
-    _solve,
-    prepare=lambda model, chosen, q, v, t, y: _factors(model, chosen, q, t),
 )
 
 
@@ -272,21 +239,22 @@ def settle_once(model: Model, chosen: Array, mask: Array, q: Array, v: Array, t:
     return q, v + change, size, largest(mask * phi), factors.independence()
 
 
-@batch_last
-def correction(model: Model, chosen: Array, q: Array, t: Array) -> Array:
-    """M^-1 G_e^T A^-1 of (3), (nv, rows), as soft near a singular attitude as in `settle_once`."""
-    factors = _factors(model, chosen, q, t, _SOFT)
-    return product(factors.Z, factors.A_inverse)
+@jax.custom_jvp
+def _change(x: Array) -> Array:
+    """Zero, which changes as x does."""
+    return jnp.zeros_like(x)
+
+
+_change.defjvp(lambda x, dx: (jnp.zeros_like(x[0]), dx[0]))
 
 
 @batch_last
-def open_positions(model: Model, chosen: Array, q: Array, t: Array) -> Array:
-    """phi of the chosen rows."""
-    return pick(_phi(model, configuration(model, q, t), q, t), chosen)
-
-
-@batch_last
-def open_rates(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> Array:
-    """G v - nu of the chosen rows."""
+def settled(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+    """(q, v) as they are, on the manifold already; they change as the nearest state on it does, as soft near a singular
+    attitude as in `settle_once`. What is corrected is small, so the factors may be taken for constant."""
+    factors = _factors(*lax.stop_gradient((model, chosen, q, t)), _SOFT)
+    phi = _phi(model, configuration(model, q, t), q, t)
+    q = moved(model, q, factors.shortest(-pick(_change(phi), chosen)))
     c = configuration(model, q, t)
-    return pick(_rate(model, c, q, v, twists(model, c, q, v, t)[0], t), chosen)
+    rate = _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
+    return q, v + factors.shortest(-pick(_change(rate), chosen))
