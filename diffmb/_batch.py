@@ -101,7 +101,7 @@ def _lower(ctx, *args, fun, linear):
     return mlir.core_call_lowering(ctx, *args, name="batch_last", call_jaxpr=program_of(fun, ctx.avals_in))
 
 
-@lru_cache(maxsize=64)  # some megabytes each
+@lru_cache(maxsize=32)  # some megabytes each
 def _kernel(fun: Function, shapes: tuple, x64: bool) -> ClosedJaxpr:
     return straight(traced(fun, shapes, False, x64), longest(fun.often, isinstance(fun, Tangent | Cotangent)))
 

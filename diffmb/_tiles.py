@@ -2,7 +2,7 @@
 
 many samples, often          tiles of 64: every product is written out along them, which is fast to run
 up to 1000, seldom           one by one: the short program of a single state, which is quick to compile
-one sample                   a program that is not too long becomes a few kernels (`_straight`)
+one sample                   a program that is not too long becomes one kernel (`_straight`)
 """
 
 from collections.abc import Callable, Iterator
@@ -23,14 +23,14 @@ seldom: ContextVar[bool] = ContextVar("seldom", default=False)
 often: ContextVar[bool] = ContextVar("often", default=False)
 
 _QUICK = 3_200  # operations on numbers that are one kernel, which compiles faster than many kernels of arrays
-_FAST = 16_000  # ... that are a few kernels, if they run often
+_FAST = 16_000  # ... that are one kernel all the same, if they run often
 _DERIVATIVE = 2.5  # a derivative has about so many operations for each one of its function
 
 
 def longest(frequent: bool, derivative: bool) -> int:
     """Operations up to which the program of a single sample is written out as kernels; a function and its derivatives
-    are so together. Measured, four-bar (2900 operations), Bricard (5700), Andrews (10500): accelerations 11, 14 and
-    24 us as arrays, 1.7, 4 and 10 us as kernels; 1.4, 1.2 and 1.4 s to compile, against 0.9, 1.5 and 7 s."""
+    are so together. Measured, accelerations of four-bar (2900 operations) and Andrews (10500): 11 and 24 us as arrays,
+    2 and 6 us as kernels; 1.4 s each to compile, against 1.1 and 5 s."""
     return int((_FAST if frequent else _QUICK) * (_DERIVATIVE if derivative else 1))
 
 
