@@ -18,7 +18,7 @@ from jax import Array, lax
 
 from ._kinematics import unit_quaternions
 from ._model import Model
-from ._motion import choose, openness, settle_once, settled
+from ._motion import choose, openness, settle_once, settled_softly
 from ._plan import Mode, split
 from ._tiles import run_often
 
@@ -101,7 +101,7 @@ def nearest_change(model_of: Callable, moving: Any, moved: Any, mode: Mode, t: A
     def nearest(moving: Any, y: Array) -> Array:
         model = model_of(moving)
         q, v, z = split(model, y)
-        near = settled(model, mode.chosen, q, v, t) if model.nc else (unit_quaternions(model, q), v)
+        near = settled_softly(model, mode.chosen, q, v, t) if model.nc else (unit_quaternions(model, q), v)
         return jnp.concatenate([*near, z])
 
     return jax.jvp(nearest, (moving, y), (moved, dy))[1]

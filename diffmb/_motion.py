@@ -24,7 +24,7 @@ from ._closure import all_rows, jacobian_rows, positions, rates, row_loads, row_
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._dynamics import loads, mass_solve, project, tree_forward_dynamics
 from ._follow import follower_loads, response, rows_among, slopes, with_multipliers
-from ._kinematics import moved
+from ._kinematics import moved, qdot, unit_quaternions
 from ._loads import connection_loads, follows, with_connections
 from ._model import Model
 from ._saddle import by_rows, choose_rows, pick, prepare_chosen, put
@@ -55,6 +55,16 @@ def _accelerations_of(model: Model, chosen: Array, q, v, z, u, tau, t, on, feedb
         return lift(tree, model, q, v, tau, t, z, u, on)
     run = lambda *x: apply_implicit(_forward, _rule, *x)
     return lift(run, model, chosen, q, v, z, u, tau, t, on, feedback)[0]
+
+
+def settled(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+    """(q, v) as they are, on the manifold already; their derivatives are those of the nearest state on it."""
+    q = unit_quaternions(model, q)
+    if (model.levels == 0).any():
+        q = q + qdot(model, q, lift(lambda *x: apply_implicit(_nothing, _at_rest, *x), model, chosen, q, t)[0])
+    if (model.levels <= 1).any():
+        v = v + lift(lambda *x: apply_implicit(_nothing, _at_speed, *x), model, chosen, q, v, t)[0]
+    return q, v
 
 
 # --- batch axis last from here on ---------------------------------------------------------------------------------
@@ -199,6 +209,29 @@ _rule_following = ImplicitRule(
 )
 
 
+def _nothing(model: Model, chosen: Array, q: Array, *rest: Array) -> tuple[Array, Array]:
+    batch = max(x.shape[-1] for x in (q, chosen, *rest))
+    return jnp.zeros((model.nv, batch), q.dtype), jnp.zeros((chosen.shape[0], batch), q.dtype)
+
+
+def _open_rows(model: Model, chosen, q, v, t) -> tuple[Array, Array]:
+    c = configuration(model, q, t)
+    value = _phi(model, c, q, t) if v is None else _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
+    return jnp.zeros((model.nv, value.shape[-1]), q.dtype), pick(value, chosen)
+
+
+_at_rest = ImplicitRule(
+    lambda model, chosen, q, t, y, ready: _open_rows(model, chosen, q, None, t),
+    _solve,
+    prepare=lambda model, chosen, q, t, y: _factors(model, chosen, q, t),
+)
+_at_speed = ImplicitRule(
+    lambda model, chosen, q, v, t, y, ready: _open_rows(model, chosen, q, v, t),
+    _solve,
+    prepare=lambda model, chosen, q, v, t, y: _factors(model, chosen, q, t),
+)
+
+
 @batch_last
 def choose(model: Model, q: Array, t: Array, mask: Array) -> Array:
     """The numbers of independent rows at (q, t) among those that `mask` (nc,) leaves on; -1 in empty places."""
@@ -249,9 +282,9 @@ _change.defjvp(lambda x, dx: (jnp.zeros_like(x[0]), dx[0]))
 
 
 @batch_last
-def settled(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
-    """(q, v) as they are, on the manifold already; they change as the nearest state on it does, as soft near a singular
-    attitude as in `settle_once`. What is corrected is small, so the factors may be taken for constant."""
+def settled_softly(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+    """`settled` for changes that have left the manifold by little, in one program: the factors are taken for constant,
+    and are as soft near a singular attitude as in `settle_once`."""
     factors = _factors(*lax.stop_gradient((model, chosen, q, t)), _SOFT)
     phi = _phi(model, configuration(model, q, t), q, t)
     q = moved(model, q, factors.shortest(-pick(_change(phi), chosen)))
