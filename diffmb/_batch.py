@@ -37,6 +37,7 @@ from ._functions import (
     tile_function,
     traced,
 )
+from ._known import known_leaves
 from ._straight._kernel import straight
 from ._straight._unroll import RULES, unroll
 from ._tiles import longest, often, seldom, tile_of
@@ -103,7 +104,15 @@ def _lower(ctx, *args, fun, linear):
 
 @lru_cache(maxsize=32)  # some megabytes each
 def _kernel(fun: Function, shapes: tuple, x64: bool) -> ClosedJaxpr:
-    return straight(traced(fun, shapes, False, x64), longest(fun.often, isinstance(fun, Tangent | Cotangent)))
+    most = longest(fun.often, isinstance(fun, Tangent | Cotangent))
+    return straight(traced(fun, shapes, False, x64), most, _known(fun))
+
+
+def _known(fun: Any) -> tuple[bytes | None, ...]:
+    """What is known of the first arguments."""
+    while not isinstance(fun, Explicit | Implicit):
+        fun = fun.of
+    return getattr(fun.call, "known", ())
 
 
 def _lower_single(ctx, *args, fun, linear):
@@ -187,6 +196,7 @@ class _Flat:
 
     fun: Callable[..., Any]
     structure: Any
+    known: tuple[bytes | None, ...]
     out: dict = dataclasses.field(default_factory=dict, compare=False, hash=False)
 
     def __call__(self, *leaves: Array) -> Arrays:
@@ -196,7 +206,7 @@ class _Flat:
 
 @lru_cache(maxsize=1024)
 def _flat(fun: Callable[..., Any], structure: Any) -> _Flat:
-    return _Flat(fun, structure)
+    return _Flat(fun, structure, tuple(known_leaves(jax.tree.unflatten(structure, range(structure.num_leaves)))))
 
 
 def apply(fun: Callable[..., Any], *args: Any) -> Any:

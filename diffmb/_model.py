@@ -54,6 +54,7 @@ class Model(eqx.Module):
     closing: tuple[MarkerGroup | CoordinateGroup, ...]  # what closes loops and drives coordinates
     connections: tuple[MarkerGroup | CoordinateGroup, ...]  # what has loads, states and inputs
     topology: Topology = eqx.field(static=True)
+    known: tuple[tuple[str, bytes], ...] = eqx.field(static=True, default=())  # of a run: `_known.py`
 
     @property
     def nq(self) -> int:

@@ -10,6 +10,7 @@ f the rate of the state,
     dy(ts_j) = f dts_j at fixed start          dy0 = -f dts_0 at fixed end                                        (1)
 """
 
+import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -29,6 +30,7 @@ from ._diagnosis import describe, is_stiff
 from ._errors import MechanismError
 from ._event import Event
 from ._inputs import as_inputs
+from ._known import with_known
 from ._manifold import renewed, unknown_rows
 from ._model import Model
 from ._plan import Mode, Plan, Theta, field
@@ -93,7 +95,8 @@ def simulate(
     plan = Plan(None, controller, project is True, _kinds(events), *limits, _meter(progress))
     y0 = jnp.concatenate([state.q, state.v, check_states(model, z, state.q)])
     on = _switched(model, off, events, ts)
-    run = partial(_run, theta=theta, y0=y0, ts=ts, on=on, dense=dense)
+    seen = dataclasses.replace(theta, model=with_known(model))
+    run = partial(_run, theta=seen, y0=y0, ts=ts, on=on, dense=dense)
     if isinstance(solver, Auto):
         found, rows, plan = _choose(plan, solver, run)
     else:

@@ -32,6 +32,7 @@ ORDER = (
     "_closing",
     "_validate",
     "_model",
+    "_known",
     "_checks",
     "_tiles",
     "_functions",

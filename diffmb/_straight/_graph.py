@@ -53,11 +53,16 @@ class Graph:
         self.known[key] = len(self.numbers) - 1
         return self.known[key]
 
-    def inputs(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def inputs(self, shape: tuple[int, ...], dtype: Any, known: bytes | None = None) -> np.ndarray:
+        """Numbers that come in; those that `known` says to be 0, 1 or -1 are constants."""
         start = len(self.numbers)
         count = int(np.prod(shape))
         self.numbers += [Number(np.dtype(dtype))] * count
-        return np.arange(start, start + count).reshape(shape)
+        places = np.arange(start, start + count)
+        for k, value in enumerate(np.frombuffer(known or b"", np.int8)):
+            if abs(value) <= 1:
+                places[k] = self.constant(value.astype(dtype))
+        return places.reshape(shape)
 
     def constant(self, value: Any) -> int:
         value = np.asarray(value)[()]

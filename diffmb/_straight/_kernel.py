@@ -16,6 +16,7 @@ mark is not for everything: XLA ends the process where an argument of such a cal
 joined into one array, behind a barrier that keeps XLA from joining constants before it compiles the call.
 """
 
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -35,15 +36,19 @@ from ._moves import Places, Unknown
 from ._operations import OPERATIONS
 from ._unroll import unroll
 
+Known = Sequence[bytes | None]
 TRIED = ("0.10.",)  # versions of jax with which it was seen to be one kernel, and right
 
 
 class Straight:
-    """A program as a graph: its inputs, its results, and the numbers that lie between."""
+    """A program as a graph: its inputs, its results, and the numbers that lie between.
 
-    def __init__(self, program: ClosedJaxpr, most: int):
+    `known` has for the first inputs, or None, which of their numbers are 0, 1 or -1: one signed byte each."""
+
+    def __init__(self, program: ClosedJaxpr, most: int, known: Known = ()):
         self.graph = Graph(most)
-        self.inputs = [self.graph.inputs(a.shape, a.dtype) for a in program.in_avals]
+        pairs = zip_longest(program.in_avals, known)
+        self.inputs = [self.graph.inputs(a.shape, a.dtype, own) for a, own in pairs]
         self.outputs = [np.asarray(out) for out in unroll(self.graph, program, self.inputs)]
         self.avals = [ShapedArray(a.shape, a.dtype) for a in program.out_avals]
         self.graph.known.clear()  # it is complete
@@ -176,12 +181,12 @@ straight_p.def_abstract_eval(
 mlir.register_lowering(straight_p, lambda ctx, *args, kernel: kernel.lower(*args))
 
 
-def straight(program: ClosedJaxpr, most: int) -> ClosedJaxpr:
+def straight(program: ClosedJaxpr, most: int, known: Known = ()) -> ClosedJaxpr:
     """The program as one kernel, if it has a rule for all that it does and not too many operations; else itself."""
     if not jax.__version__.startswith(TRIED) or not program.out_avals:
         return program
     try:
-        kernel = Straight(program, most)
+        kernel = Straight(program, most, known)
     except (Unknown, TooLong):
         return program
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in program.in_avals]
