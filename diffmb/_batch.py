@@ -18,8 +18,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
-from jax.extend.core import ClosedJaxpr, Primitive
+from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ._functions import (
@@ -29,6 +30,7 @@ from ._functions import (
     Function,
     Implicit,
     Tangent,
+    Tile,
     batch_of,
     evaluated,
     outputs_of,
@@ -38,7 +40,9 @@ from ._functions import (
     traced,
 )
 from ._known import known_leaves
-from ._straight._kernel import straight
+from ._straight._graph import Graph, TooLong
+from ._straight._kernel import Straight, straight
+from ._straight._moves import Unknown
 from ._straight._unroll import RULES, unroll
 from ._tiles import longest, often, seldom, tile_of
 
@@ -103,7 +107,8 @@ def _lower(ctx, *args, fun, linear):
 
 
 @lru_cache(maxsize=32)  # some megabytes each
-def _kernel(fun: Function, shapes: tuple, x64: bool) -> ClosedJaxpr:
+def _kernel(fun: Function, shapes: tuple, x64: bool) -> Straight | None:
+    """The program of a single sample, written out, if it is short enough."""
     most = longest(fun.often, isinstance(fun, Tangent | Cotangent))
     return straight(traced(fun, shapes, False, x64), most, _known(fun))
 
@@ -115,10 +120,15 @@ def _known(fun: Any) -> tuple[bytes | None, ...]:
     return getattr(fun.call, "known", ())
 
 
-def _lower_single(ctx, *args, fun, linear):
-    """The program of one sample, written out as kernels if it is short enough."""
-    shapes = tuple((a.shape, a.dtype) for a in ctx.avals_in)
-    program = _kernel(fun, shapes, jax.config.jax_enable_x64)  # pyright: ignore
+def _lower_side_by_side(ctx, *args, fun, linear):
+    """Samples of one tile, or a single one: by one kernel, or as arrays."""
+    own = fun.of if isinstance(fun, Tile) else fun
+    single = tuple(((*a.shape[:-1], 1), a.dtype) for a in ctx.avals_in)
+    kernel = _kernel(own, single, jax.config.jax_enable_x64)  # pyright: ignore
+    if kernel is None:
+        return _lower(ctx, *args, fun=fun, linear=linear)
+    like = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in ctx.avals_in]
+    program = jax.make_jaxpr(kernel.over(batch_of(ctx.avals_in)))(*like)
     return mlir.core_call_lowering(ctx, *args, name="batch_last", call_jaxpr=program)
 
 
@@ -127,7 +137,7 @@ _lower_tiles = mlir.lower_fun(lambda *args, fun, linear: _in_tiles(fun, *args), 
 
 def _lower_on_cpu(ctx, *args, fun, linear):
     batch = batch_of(ctx.avals_in)
-    lower = _lower_single if batch == 1 else _lower if tile_of(batch, fun.seldom) == batch else _lower_tiles
+    lower = _lower_side_by_side if tile_of(batch, fun.seldom) == batch else _lower_tiles
     return lower(ctx, *args, fun=fun, linear=linear)
 
 
@@ -221,6 +231,22 @@ def apply_implicit(fun: Callable[..., Any], rule: "ImplicitRule", *args: Any) ->
     leaves, structure = jax.tree.flatten(args)
     flat = _flat(fun, structure)
     return _restore(flat, leaves, call(_implicit(flat, rule, seldom.get(), often.get()), *leaves))
+
+
+@lru_cache(maxsize=256)
+def vanishing(fun: Callable[..., Any], structure: Any, shapes: tuple) -> list[np.ndarray] | None:
+    """Which results of a batch-last function are zero whatever its numbers are, as far as they are not known.
+
+    Its arguments are given by their tree and the shapes and dtypes of single ones; None if there is too much to do.
+    """
+    flat, lifted = _flat(fun, structure), tuple(((*shape, 1), dtype) for shape, dtype in shapes)
+    program = traced(Explicit(flat), lifted, False, jax.config.jax_enable_x64)  # pyright: ignore
+    graph = Graph(longest(True, False))
+    try:
+        outs = unroll(graph, program, graph.arguments(program.in_avals, flat.known))
+    except (Unknown, TooLong):
+        return None
+    return [np.vectorize(lambda n: graph.value(n) == 0, otypes=[bool])(out)[..., 0] for out in outs]
 
 
 def _restore(flat: _Flat, leaves: list[Array], outs: list[Array]) -> Any:

@@ -15,7 +15,7 @@ from jax import Array
 from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from ._tiles import TILE, storing, tile_of
+from ._tiles import TILE, storing
 
 Arrays = tuple[Array, ...]
 
@@ -174,19 +174,17 @@ def evaluated(fun: Function, *args: Array) -> Arrays:
 
 
 def outputs_of(fun: Function, args: Any) -> Any:
-    """Shapes of the results: of derivatives like those of results or arguments, without a trace; of a long batch from
-    the program of one tile, which is the one that CPU needs anyway."""
+    """Shapes of the results: of derivatives like those of results or arguments, without a trace; else from the program
+    of a single sample, which is the one that CPU needs if it becomes a kernel."""
     batch = batch_of(args)
     whole = lambda a: ShapedArray(a.shape[:-1] + (batch,), a.dtype)
     if isinstance(fun, Tangent):
         return [whole(y) for y in outputs_of(fun.of, args[: len(fun.mask)])]
     if isinstance(fun, Cotangent):
         return [whole(x) for x, moves in zip(args, fun.of.mask, strict=False) if moves]
-    tile = tile_of(batch, fun.seldom)
-    if tile == batch:
-        return program_of(fun, args).out_avals
-    piece = [ShapedArray(a.shape[:-1] + (min(a.shape[-1], tile),), a.dtype) for a in args]
-    return [whole(y) for y in program_of(tile_function(fun, tile), piece).out_avals]
+    fun = fun.of if isinstance(fun, Tile) else fun
+    single = [ShapedArray(a.shape[:-1] + (1,), a.dtype) for a in args]
+    return [whole(y) for y in program_of(fun, single).out_avals]
 
 
 def tile_function(fun: Any, size: int) -> Function:

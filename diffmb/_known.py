@@ -5,9 +5,9 @@ in its lengths and inertias. A program that is written out number by number (`_s
 nothing of: 690 operations instead of 2870 for the four-bar's accelerations. They stay numbers: derivatives with respect
 to them are as they were, since a derivative moves beside the number, not in it.
 
-Only what can be looked at when the program is made is known: of a model that is an argument of `jax.jit`, or one axis of
-`jax.vmap`, nothing is. Only vectors of three are looked at, and ones only in unit vectors along an axis: a mass, a
-stiffness or a length may pass through 0 or 1 without another program being made for it.
+Only what can be looked at when the program is made is known: nothing of a model that is an argument of `jax.jit` or is
+mapped by `jax.vmap`. Only vectors of three are looked at, and ones only in unit vectors along an axis: a mass, a
+stiffness or a distance may pass through 0 or 1 without another program being made for it.
 """
 
 import dataclasses

@@ -62,7 +62,8 @@ def row_mask(model: Model, on: Array | None, like: Array) -> Array:
 
 def unknown_rows(model: Model, on: Array | None, like: Array) -> Mode:
     """A mode whose rows are still to be chosen."""
-    return Mode(jnp.full(min(model.nc, model.nv), -1.0, like.dtype), jnp.asarray(True), on)
+    places = min(model.nc, model.nv) if model.candidates is None else len(model.candidates)
+    return Mode(jnp.full(places, -1.0, like.dtype), jnp.asarray(True), on)
 
 
 def renewed(model: Model, y: Array, t: Array, mode: Mode) -> Mode:

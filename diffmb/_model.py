@@ -54,7 +54,8 @@ class Model(eqx.Module):
     closing: tuple[MarkerGroup | CoordinateGroup, ...]  # what closes loops and drives coordinates
     connections: tuple[MarkerGroup | CoordinateGroup, ...]  # what has loads, states and inputs
     topology: Topology = eqx.field(static=True)
-    known: tuple[tuple[str, bytes], ...] = eqx.field(static=True, default=())  # of a run: `_known.py`
+    known: tuple[tuple[str, bytes], ...] = eqx.field(static=True, default=())  # within a run: see `_known.py`
+    candidates: tuple[int, ...] | None = eqx.field(static=True, default=None)  # within a run: see `_saddle.py`
 
     @property
     def nq(self) -> int:

@@ -13,13 +13,15 @@ A step leaves the manifold by its error. The nearest state on it, in the metric 
 and again until nothing is left. The derivative of the nearest state is (3) once more: `settled`.
 """
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ._batch import ImplicitRule, apply_implicit, batch_last, lift
+from ._batch import ImplicitRule, apply_implicit, batch_last, lift, vanishing
 from ._closure import all_rows, jacobian_rows, positions, rates, row_loads, row_values
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._dynamics import loads, mass_solve, project, tree_forward_dynamics
@@ -118,7 +120,7 @@ def _forward(model: Model, chosen, q, v, z, u, tau, t, on, feedback) -> tuple[Ar
     value = row_values(rows, c)
     if feedback is not None:
         value = value + _pull_back(model, c, q, v, V, t, feedback)
-    G, gamma, found = pick(jacobian_rows(model, c, rows), chosen), -pick(value, chosen), _found(chosen, q)
+    G, gamma, found = pick(model, jacobian_rows(model, c, rows), chosen), -pick(model, value, chosen), _found(chosen, q)
     if not by_rows(model.nc, model.nv):
         factors = prepare_chosen(model.topology, c.columns, J, G, found, True)
         return factors.solve(tau - project(model, c, F), gamma)
@@ -131,13 +133,17 @@ def _forward(model: Model, chosen, q, v, z, u, tau, t, on, feedback) -> tuple[Ar
     return factors.resolve(solved[:, 0], gamma)
 
 
+def _jacobian(model: Model, c: Configuration, q: Array, t: Array) -> Array:
+    """G, all rows."""
+    still = jnp.zeros((model.nv, 1), q.dtype)
+    nothing = jnp.zeros((len(model.topology.bodies), 6, 1), q.dtype)
+    return jacobian_rows(model, c, all_rows(model, c, q, still, None, nothing, nothing, t))
+
+
 def _factors(model: Model, chosen, q, t, damping: float = 0.0):
     """The factors at (q, t), whatever the motion."""
     c = configuration(model, q, t)
-    still = jnp.zeros((model.nv, 1), q.dtype)
-    nothing = jnp.zeros((len(model.topology.bodies), 6, 1), q.dtype)
-    G = jacobian_rows(model, c, all_rows(model, c, q, still, None, nothing, nothing, t))
-    G = pick(G, chosen)
+    G = pick(model, _jacobian(model, c, q, t), chosen)
     many = not by_rows(model.nc, model.nv)
     J = world_inertias(model, c)
     return prepare_chosen(model.topology, c.columns, J, G, _found(chosen, q), many, damping=damping)
@@ -150,14 +156,14 @@ def _residual(model: Model, chosen, q, v, z, u, tau, t, on, feedback, y, ready) 
     V, bias = twists(model, c, q, v, t)
     A = accelerations(model, c, bias, vd)
     rows = all_rows(model, c, q, v, vd, V, A, t)
-    F, direct = row_loads(model, c, rows, put(lam, chosen, model.nc))
+    F, direct = row_loads(model, c, rows, put(model, lam, chosen))
     F = F + loads(model, c, world_inertias(model, c), V, A, ())
     u = _with_lam(model, u, lam, chosen) if len(model.followed) else u
     F, tau = with_connections(model, c, q, v, V, t, z, u, on, F, tau)
     value = row_values(rows, c)
     if feedback is not None:
         value = value + _pull_back(model, c, q, v, V, t, feedback)
-    return project(model, c, F) + direct - tau, pick(value, chosen) + (_found(chosen, q) - 1.0) * lam
+    return project(model, c, F) + direct - tau, pick(model, value, chosen) + (_found(chosen, q) - 1.0) * lam
 
 
 def _solve(*args) -> tuple[Array, Array]:
@@ -173,7 +179,7 @@ _rule = ImplicitRule(_residual, _solve, prepare=_prepare, direct=True)
 
 
 def _with_lam(model: Model, u: Array, lam: Array, chosen: Array) -> Array:
-    return with_multipliers(u, put(lam, chosen, model.nc)[model.followed])
+    return with_multipliers(u, put(model, lam, chosen)[model.followed])
 
 
 def _forward_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback) -> tuple[Array, Array]:
@@ -187,17 +193,17 @@ def _forward_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback) -
     value = row_values(rows, c)
     if feedback is not None:
         value = value + _pull_back(model, c, q, v, V, t, feedback)
-    G, many = pick(jacobian_rows(model, c, rows), chosen), not by_rows(model.nc, model.nv)
+    G, many = pick(model, jacobian_rows(model, c, rows), chosen), not by_rows(model.nc, model.nv)
     K = prepare_chosen(model.topology, c.columns, J, G, _found(chosen, q), many)
     more = follower_loads(model, c, q, v, V, t, z, u, on)
     settle = response(K, rows_among(model.followed, chosen)).settle
-    return settle(tau - project(model, c, F), -pick(value, chosen), more)
+    return settle(tau - project(model, c, F), -pick(model, value, chosen), more)
 
 
 def _prepare_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback, y):
     c = configuration(model, q, t)
     V, _ = twists(model, c, q, v, t)
-    W_s = slopes(follower_loads(model, c, q, v, V, t, z, u, on), put(y[1], chosen, model.nc)[model.followed])
+    W_s = slopes(follower_loads(model, c, q, v, V, t, z, u, on), put(model, y[1], chosen)[model.followed])
     return response(_factors(model, chosen, q, t), rows_among(model.followed, chosen)), W_s
 
 
@@ -217,7 +223,7 @@ def _nothing(model: Model, chosen: Array, q: Array, *rest: Array) -> tuple[Array
 def _open_rows(model: Model, chosen, q, v, t) -> tuple[Array, Array]:
     c = configuration(model, q, t)
     value = _phi(model, c, q, t) if v is None else _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
-    return jnp.zeros((model.nv, value.shape[-1]), q.dtype), pick(value, chosen)
+    return jnp.zeros((model.nv, value.shape[-1]), q.dtype), pick(model, value, chosen)
 
 
 _at_rest = ImplicitRule(
@@ -232,14 +238,27 @@ _at_speed = ImplicitRule(
 )
 
 
+def with_candidates(model: Model) -> Model:
+    """The model, with the rows that can be independent, if they are no more than the speeds (`_saddle.py`)."""
+    rows = tuple(range(model.nc))
+    if model.nc > model.nv:
+        like = model.mass.dtype
+        leaves, structure = jax.tree.flatten((model, np.zeros(model.nq, like), np.zeros((), like)))
+        zero = vanishing(_all_rows_at, structure, tuple((x.shape, x.dtype) for x in leaves))
+        rows = rows if zero is None else tuple(np.flatnonzero(~zero[0].all(1)).tolist())
+    return dataclasses.replace(model, candidates=rows if len(rows) <= model.nv else None)
+
+
+def _all_rows_at(model: Model, q: Array, t: Array) -> Array:
+    return _jacobian(model, configuration(model, q, t), q, t)
+
+
 @batch_last
 def choose(model: Model, q: Array, t: Array, mask: Array) -> Array:
     """The numbers of independent rows at (q, t) among those that `mask` (nc,) leaves on; -1 in empty places."""
     c = configuration(model, q, t)
-    still = jnp.zeros((model.nv, 1), q.dtype)
-    nothing = jnp.zeros((len(model.topology.bodies), 6, 1), q.dtype)
-    G = jacobian_rows(model, c, all_rows(model, c, q, still, None, nothing, nothing, t)) * mask[:, None]
-    return choose_rows(model.topology, c.columns, world_inertias(model, c), G)
+    G = _jacobian(model, c, q, t) * mask[:, None]
+    return choose_rows(model, c.columns, world_inertias(model, c), G)
 
 
 @batch_last
@@ -260,13 +279,13 @@ def settle_once(model: Model, chosen: Array, mask: Array, q: Array, v: Array, t:
     are below a thousandth of the largest are followed softly. They stay closed all the same, as they hardly see it.
     """
     factors = _factors(model, chosen, q, t, _SOFT)
-    step = factors.shortest(-pick(_phi(model, configuration(model, q, t), q, t), chosen))
+    step = factors.shortest(-pick(model, _phi(model, configuration(model, q, t), q, t), chosen))
     q = moved(model, q, step)
     c = configuration(model, q, t)
     phi = _phi(model, c, q, t)
     rate = _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
-    change = factors.shortest(-pick(rate, chosen))
-    q = moved(model, q, factors.shortest(-pick(phi, chosen)))
+    change = factors.shortest(-pick(model, rate, chosen))
+    q = moved(model, q, factors.shortest(-pick(model, phi, chosen)))
     largest = lambda x: jnp.abs(x).max(0, initial=0.0)
     size = jnp.maximum(largest(step), largest(change) / (1.0 + largest(v)))
     return q, v + change, size, largest(mask * phi), factors.independence()
@@ -287,7 +306,7 @@ def settled_softly(model: Model, chosen: Array, q: Array, v: Array, t: Array) ->
     and are as soft near a singular attitude as in `settle_once`."""
     factors = _factors(*lax.stop_gradient((model, chosen, q, t)), _SOFT)
     phi = _phi(model, configuration(model, q, t), q, t)
-    q = moved(model, q, factors.shortest(-pick(_change(phi), chosen)))
+    q = moved(model, q, factors.shortest(-pick(model, _change(phi), chosen)))
     c = configuration(model, q, t)
     rate = _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
-    return q, v + factors.shortest(-pick(_change(rate), chosen))
+    return q, v + factors.shortest(-pick(model, _change(rate), chosen))

@@ -21,16 +21,23 @@ each other (Bricard's linkage). With f = 1 for the rows of G_e that were found, 
     [ M    G_e^T ]           A = G_e W^-1 G_e^T + (1 - f)          W = M                    by rows
     [ G_e  f - 1 ]           x = a - W^-1 G_e^T lam                W = M + G_e^T D G_e      by speeds: G_e x = b2, so
                                                                    the term is known, and W is regular if M is not
+
+Where a run knows which rows can be anything but zero, and they are no more than the speeds, these are its `candidates`:
+each has its place in G_e, empty while it is not chosen. Otherwise the places are filled as the choice goes, with any of
+the rows, and what is zero in G by its structure is lost.
 """
 
 from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ._dynamics import composite, mass_solver
+from ._model import Model
 from ._pseudo_inverse import inverse, pivoted_cholesky, product, pseudo_inverse
+from ._sweep import take
 from ._topology import Topology
 
 
@@ -143,16 +150,23 @@ class Chosen(eqx.Module):
         return (1.0 / own).min(0, initial=1.0)
 
 
-def choose_rows(topology: Topology, S: Array, J: Array, G: Array) -> Array:
-    """The numbers of independent rows of G, best first, (min(nc, nv), batch) as floats; -1 where there are no more."""
-    turned = jnp.swapaxes(G, 0, 1)
-    if by_rows(G.shape[0], topology.nv):
-        A = product(G, mass_solver(topology)(S, J, turned))
+def choose_rows(model: Model, S: Array, J: Array, G: Array) -> Array:
+    """The numbers of independent rows of G, as floats, and -1 where there are no more: (min(nc, nv), batch), best
+    first, or each candidate in its place."""
+    own = G if model.candidates is None else take(G, np.array(model.candidates, int))
+    turned = jnp.swapaxes(own, 0, 1)
+    if by_rows(model.nc, model.nv):
+        A = product(own, mass_solver(model.topology)(S, J, turned))
     else:
-        W = _weighted(composite(topology, S, J), G, jnp.ones_like(G[:, 0]))[0]
-        A = product(product(G, inverse(W)), turned)
-    _, found, order = pivoted_cholesky(A, min(G.shape[:2]))
-    return jnp.where(found, order, -1.0)
+        W = _weighted(composite(model.topology, S, J), own, jnp.ones_like(own[:, 0]))[0]
+        A = product(product(own, inverse(W)), turned)
+    _, found, order = pivoted_cholesky(A, min(own.shape[:2]))
+    order = jnp.where(found, order, -1.0)
+    if model.candidates is None:
+        return order
+    place = jnp.arange(len(model.candidates), dtype=order.dtype)[:, None]
+    number = jnp.asarray(model.candidates, order.dtype)[:, None]
+    return jnp.where((order[None] == place[:, None]).any(1), number, -1.0)
 
 
 def _weighted(M: Array, G: Array, found: Array) -> tuple[Array, Array]:
@@ -163,21 +177,28 @@ def _weighted(M: Array, G: Array, found: Array) -> tuple[Array, Array]:
     return M + product(jnp.swapaxes(G, 0, 1), D[:, None] * G), D
 
 
-def pick(G: Array, chosen: Array) -> Array:
+def pick(model: Model, G: Array, chosen: Array) -> Array:
     """The chosen rows of G (or entries of a column); zero where there is none."""
+    found = (chosen >= 0)[:, None] if G.ndim == 3 else chosen >= 0
+    if model.candidates is not None:
+        return take(G, np.array(model.candidates, int)) * found
     if G.shape[0] <= 24:
         number = jnp.arange(G.shape[0], dtype=chosen.dtype)
         return product(jnp.where(chosen[:, None] == number[:, None], 1.0, 0.0).astype(G.dtype), G)
     batch = max(G.shape[-1], chosen.shape[-1])
     G, chosen = (jnp.broadcast_to(a, (*a.shape[:-1], batch)) for a in (G, chosen))
     index = jnp.maximum(chosen, 0).astype(int)
-    taken = jnp.take_along_axis(G, index[:, None] if G.ndim == 3 else index, 0)
-    return jnp.where((chosen >= 0)[:, None] if G.ndim == 3 else chosen >= 0, taken, 0.0)
+    return jnp.where(found, jnp.take_along_axis(G, index[:, None] if G.ndim == 3 else index, 0), 0.0)
 
 
-def put(lam: Array, chosen: Array, nc: int) -> Array:
+def put(model: Model, lam: Array, chosen: Array) -> Array:
     """lam of the chosen rows in its places among all rows: the transpose of `pick`."""
-    number = jnp.arange(nc, dtype=chosen.dtype)
+    if model.candidates is not None:
+        index = np.full(model.nc, len(model.candidates))
+        index[list(model.candidates)] = np.arange(len(model.candidates))
+        lam = lam * (chosen >= 0)
+        return take(jnp.concatenate([lam, jnp.zeros((1, lam.shape[-1]), lam.dtype)]), index)
+    number = jnp.arange(model.nc, dtype=chosen.dtype)
     E = jnp.where(chosen[None] == number[:, None, None], 1.0, 0.0).astype(lam.dtype)
     return product(E, lam)
 

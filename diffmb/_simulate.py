@@ -33,6 +33,7 @@ from ._inputs import as_inputs
 from ._known import with_known
 from ._manifold import renewed, unknown_rows
 from ._model import Model
+from ._motion import with_candidates
 from ._plan import Mode, Plan, Theta, field
 from ._replay import record, solve
 from ._results import RESULTS
@@ -95,7 +96,7 @@ def simulate(
     plan = Plan(None, controller, project is True, _kinds(events), *limits, _meter(progress))
     y0 = jnp.concatenate([state.q, state.v, check_states(model, z, state.q)])
     on = _switched(model, off, events, ts)
-    seen = dataclasses.replace(theta, model=with_known(model))
+    seen = dataclasses.replace(theta, model=with_candidates(with_known(model)))
     run = partial(_run, theta=seen, y0=y0, ts=ts, on=on, dense=dense)
     if isinstance(solver, Auto):
         found, rows, plan = _choose(plan, solver, run)

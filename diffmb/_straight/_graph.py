@@ -9,6 +9,7 @@ it concerns.
 
 import dataclasses
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any, no_type_check
 
 import jax
@@ -63,6 +64,10 @@ class Graph:
             if abs(value) <= 1:
                 places[k] = self.constant(value.astype(dtype))
         return places.reshape(shape)
+
+    def arguments(self, avals: Iterable[Any], known: Iterable[bytes | None] = ()) -> list[np.ndarray]:
+        """Numbers for all arguments of a program; of the first of them some may be known."""
+        return [self.inputs(a.shape, a.dtype, own) for a, own in zip_longest(avals, known)]
 
     def constant(self, value: Any) -> int:
         value = np.asarray(value)[()]

@@ -16,7 +16,7 @@ mark is not for everything: XLA ends the process where an argument of such a cal
 joined into one array, behind a barrier that keeps XLA from joining constants before it compiles the call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -37,18 +37,26 @@ from ._operations import OPERATIONS
 from ._unroll import unroll
 
 Known = Sequence[bytes | None]
+_UNUSED = 4  # for each operation that is needed about so many may come up that are not
 TRIED = ("0.10.",)  # versions of jax with which it was seen to be one kernel, and right
 
 
+class Row(NamedTuple):
+    """Inputs that are joined."""
+
+    wide: bool
+    dtype: Any
+    inputs: tuple[int, ...]
+
+
 class Straight:
-    """A program as a graph: its inputs, its results, and the numbers that lie between.
+    """A program of single samples as a graph: its inputs, its results, and the numbers that lie between.
 
     `known` has for the first inputs, or None, which of their numbers are 0, 1 or -1: one signed byte each."""
 
     def __init__(self, program: ClosedJaxpr, most: int, known: Known = ()):
-        self.graph = Graph(most)
-        pairs = zip_longest(program.in_avals, known)
-        self.inputs = [self.graph.inputs(a.shape, a.dtype, own) for a, own in pairs]
+        self.graph = Graph(_UNUSED * most)
+        self.inputs = self.graph.arguments(program.in_avals, known)
         self.outputs = [np.asarray(out) for out in unroll(self.graph, program, self.inputs)]
         self.avals = [ShapedArray(a.shape, a.dtype) for a in program.out_avals]
         self.graph.known.clear()  # it is complete
@@ -56,56 +64,77 @@ class Straight:
         self.results = dict.fromkeys(n for out in self.outputs for n in out.ravel().tolist())
         needed = self.graph.needed(self.results)
         self.made = [n for n in needed if numbers[n].primitive is not None]
+        if len(self.made) > most:
+            raise TooLong
         self.kept = [n for n in self.results if numbers[n].primitive is not None]
         self.given = {n for n in needed if numbers[n].primitive is None and numbers[n].value is None}
         self.used = [k for k, places in enumerate(self.inputs) if self.given.intersection(places.ravel().tolist())]
-        self.rows: dict[Any, list[int]] = {}  # the numbers of the inputs that are used
-        for k in self.used:
-            self.rows.setdefault(program.in_avals[k].dtype, []).extend(self.inputs[k].ravel().tolist())
-        if not self.kept or not self.used:
-            raise Unknown("nothing to compute")
 
-    def __call__(self, *args: Array) -> list[Array]:
-        """The results, from arrays of the shapes of the inputs."""
+    def over(self, batch: int) -> Callable[..., list[Array]]:
+        """The kernel as a function of arrays. Those with a last axis of the length `batch` are walked along it."""
+
+        def call(*args: Array) -> list[Array]:
+            parts = zip(self._made(args, batch), self.by_dtype().values(), strict=True)
+            where = {n: (part, k) for part, own in parts for k, n in enumerate(own)}
+            for places, array in zip(self.inputs, args, strict=True):
+                handed_on = [(k, n) for k, n in enumerate(places.ravel().tolist()) if n in self.results]
+                flat = array.reshape(places.size, -1) if handed_on else array
+                where |= {n: (flat, k) for k, n in handed_on}
+            return [self._array(out, aval, where, batch) for out, aval in zip(self.outputs, self.avals, strict=True)]
+
+        return call
+
+    def _made(self, args: tuple[Array, ...], batch: int) -> list[Array]:
+        """What the kernel makes; nothing if all results are inputs or known."""
+        if not self.kept:
+            return []
+        wide = tuple(batch > 1 and a.shape[-1] == batch for a in args)
         with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
-            made = jax.jit(lambda *rows: straight_p.bind(*rows, kernel=self))(*self._joined(args))
-        rows = zip(made, self.by_dtype().values(), strict=True)
-        where = {n: (row, k) for row, own in rows for k, n in enumerate(own)}
-        for places, array in zip(self.inputs, args, strict=True):
-            handed_on = [(k, n) for k, n in enumerate(places.ravel().tolist()) if n in self.results]
-            flat = array.ravel() if handed_on else array
-            where |= {n: (flat, k) for k, n in handed_on}
-        return [self._array(out, aval, where) for out, aval in zip(self.outputs, self.avals, strict=True)]
+            run = jax.jit(lambda *rows: straight_p.bind(*rows, kernel=self, wide=wide, batch=batch))
+            return run(*(self._joined(own, args) for own in self.rows(wide)))
 
-    def _joined(self, args: tuple[Array, ...]) -> list[Array]:
-        """The arrays that are used, one row for each dtype; never a row that XLA could know to be a constant."""
-        own = lax.optimization_barrier(tuple(args[k].ravel() for k in self.used))
-        return [jnp.concatenate([*(a for a in own if a.dtype == dtype), jnp.zeros(1, dtype)]) for dtype in self.rows]
+    def rows(self, wide: tuple[bool, ...]) -> list[Row]:
+        """How the inputs that are used are joined: by dtype, and those that all samples share by themselves."""
+        kinds = dict.fromkeys((wide[k], self._dtype(k)) for k in self.used)
+        return [Row(*kind, tuple(k for k in self.used if (wide[k], self._dtype(k)) == kind)) for kind in kinds]
+
+    def _dtype(self, k: int) -> Any:
+        return self.graph.numbers[next(n for n in self.inputs[k].ravel().tolist() if n in self.given)].dtype
+
+    def _joined(self, row: Row, args: tuple[Array, ...]) -> Array:
+        """(numbers, samples); never a row that XLA could know to be a constant."""
+        own = lax.optimization_barrier(tuple(args[k].reshape(self.inputs[k].size, -1) for k in row.inputs))
+        return jnp.concatenate([*own, jnp.zeros((1, own[0].shape[-1]), row.dtype)])
 
     def by_dtype(self) -> dict[Any, list[int]]:
         """The numbers that come out of the kernel: one array for each dtype."""
         dtypes = dict.fromkeys(self.graph.numbers[n].dtype for n in self.kept)
         return {dtype: [n for n in self.kept if self.graph.numbers[n].dtype == dtype] for dtype in dtypes}
 
-    def _array(self, places: Places, aval: ShapedArray, where: dict[int, tuple[Array, int]]) -> Array:
+    def _array(self, places: Places, aval: ShapedArray, where: dict[int, tuple[Array, int]], batch: int) -> Array:
         """One result. Mostly its numbers stand in a row; some may be known, or be inputs as they are."""
         numbers = places.ravel().tolist()
         found = [where.get(n) for n in numbers]
         rows = [f for f in found if f is not None]
         if len(rows) == len(found) and all(r is rows[0][0] and k == rows[0][1] + i for i, (r, k) in enumerate(rows)):
             start = rows[0][1] if rows else 0
-            flat = lax.slice(rows[0][0], (start,), (start + len(rows),)) if rows else jnp.zeros(0, aval.dtype)
+            flat = rows[0][0][start : start + len(rows)] if rows else jnp.zeros((0, batch), aval.dtype)
         else:
-            flat = jnp.stack([self.graph.value(n) if f is None else f[0][f[1]]
-                              for n, f in zip(numbers, found, strict=True)])  # fmt: skip
-        return flat.astype(aval.dtype).reshape(aval.shape)
+            each = [jnp.full(1, self.graph.value(n)) if f is None else f[0][f[1]]
+                    for n, f in zip(numbers, found, strict=True)]  # fmt: skip
+            flat = jnp.stack([jnp.broadcast_to(x, (batch,)) for x in each])
+        shape = (*aval.shape[:-1], batch) if batch > 1 else aval.shape
+        return jnp.broadcast_to(flat, (len(numbers), batch)).astype(aval.dtype).reshape(shape)
 
-    def lower(self, *args: ir.Value) -> list[ir.Value]:
+    def lower(self, *args: ir.Value, wide: tuple[bool, ...], batch: int) -> list[ir.Value]:
         """The kernel in StableHLO, from the rows of `_joined`."""
         values: dict[int, ir.Value] = {}
-        for row, numbers in zip(args, self.rows.values(), strict=True):
-            values |= {n: _sliced(row, k) for k, n in enumerate(numbers) if n in self.given}
-        values |= _reduced(self.graph, self.made, self.kept, values)
+        shared = set()
+        for row, array in zip(self.rows(wide), args, strict=True):
+            numbers = [n for k in row.inputs for n in self.inputs[k].ravel().tolist()]
+            values |= {n: _sliced(array, k) for k, n in enumerate(numbers) if n in self.given}
+            shared |= set() if row.wide else set(numbers)
+        values |= _reduced(self.graph, self.made, self.kept, values, shared, batch)
         parts = [[values[n] for n in own] for own in self.by_dtype().values()]
         return [hlo.ConcatenateOp(own, mlir.i64_attr(0)).result for own in parts]
 
@@ -120,28 +149,33 @@ class Slot(NamedTuple):
     dtype: Any
 
 
-def _slots(graph: Graph, given: list[int], kept: list[int]) -> list[Slot]:
+def _slots(graph: Graph, given: list[int], kept: list[int], shared: set[int]) -> list[Slot]:
+    """Numbers that differ between samples go in by rows; those that are shared by starts, or where there is room."""
     slots = []
     for dtype in dict.fromkeys(graph.numbers[n].dtype for n in [*given, *kept]):
         into, outs = ([n for n in some if graph.numbers[n].dtype == dtype] for some in (given, kept))
-        rows, rest = into[: len(outs)], into[len(outs) :]
-        slots += [Slot(row, None, out, dtype) for row, out in zip_longest(rows, outs)]
-        slots += [Slot(*pair, None, dtype) for pair in zip_longest(rest[::2], rest[1::2])]
+        rows, starts = [n for n in into if n not in shared], [n for n in into if n in shared]
+        while len(rows) < len(outs) + len(starts) and starts:
+            rows.append(starts.pop())
+        slots += [Slot(row, None, out, dtype) for row, out in zip_longest(rows[: len(outs)], outs)]
+        slots += [Slot(*pair, None, dtype) for pair in zip_longest(rows[len(outs) :], starts)]
     return slots
 
 
-def _reduced(graph: Graph, made: list[int], kept: list[int], values: dict[int, ir.Value]) -> dict[int, ir.Value]:
-    """The numbers `kept` of those that are made from given ones, all as arrays of one."""
+def _reduced(
+    graph: Graph, made: list[int], kept: list[int], values: dict[int, ir.Value], shared: set[int], batch: int
+) -> dict[int, ir.Value]:
+    """The numbers `kept` of those that are made from given ones, as arrays (1, batch); given ones are (1, batch) or,
+    if they are `shared`, (1, 1)."""
     numbers = graph.numbers
     into = dict.fromkeys(a for n in made for a in numbers[n].args if numbers[a].primitive is None)
-    slots = _slots(graph, [n for n in into if numbers[n].value is None], kept)
-    zero = {slot.dtype: mlir.ir_constant(np.zeros((1,), slot.dtype)) for slot in slots}
+    slots = _slots(graph, [n for n in into if numbers[n].value is None], kept, shared)
+    zero = {slot.dtype: mlir.ir_constant(np.zeros((1, 1), slot.dtype)) for slot in slots}
     of = lambda n, slot: zero[slot.dtype] if n is None else values[n]
-    rows = [hlo.BroadcastInDimOp(_type((2,), slot.dtype), of(slot.row, slot), mlir.dense_int_array([0])).result
-            for slot in slots]  # fmt: skip
+    rows = [_twice(of(slot.row, slot), batch) for slot in slots]
     starts = [_reshaped(of(slot.start, slot), ()) for slot in slots]
     types = [_type((), slot.dtype) for slot in slots]
-    reduction = hlo.ReduceOp(types, rows, starts, mlir.dense_int_array([0]))
+    reduction = hlo.ReduceOp([_type((batch,), slot.dtype) for slot in slots], rows, starts, mlir.dense_int_array([0]))
     block = reduction.regions[0].blocks.append(*types, *types)
     with ir.InsertionPoint(block):
         before, now = block.arguments[: len(slots)], block.arguments[len(slots) :]
@@ -155,7 +189,15 @@ def _reduced(graph: Graph, made: list[int], kept: list[int], values: dict[int, i
         hlo.return_(ends)
     # the barrier uses all results: XLA takes forever to find out what else it need not compute
     outs = hlo.OptimizationBarrierOp(reduction.results).results
-    return {slot.out: _reshaped(x, (1,)) for slot, x in zip(slots, outs, strict=True) if slot.out is not None}
+    return {slot.out: _reshaped(x, (1, batch)) for slot, x in zip(slots, outs, strict=True) if slot.out is not None}
+
+
+def _twice(x: ir.Value, batch: int) -> ir.Value:
+    """(1, batch) or (1, 1) -> (2, batch)."""
+    kind = ir.RankedTensorType(x.type)
+    return hlo.BroadcastInDimOp(
+        ir.RankedTensorType.get((2, batch), kind.element_type), x, mlir.dense_int_array([0, 1])
+    ).result
 
 
 def _type(shape: tuple[int, ...], dtype: Any) -> ir.Type:
@@ -169,25 +211,29 @@ def _reshaped(x: ir.Value, shape: tuple[int, ...]) -> ir.Value:
     return hlo.ReshapeOp(ir.RankedTensorType.get(shape, kind.element_type), x).result
 
 
-def _sliced(flat: ir.Value, k: int) -> ir.Value:
-    return hlo.SliceOp(flat, *(mlir.dense_int_array([n]) for n in (k, k + 1, 1))).result
+def _sliced(array: ir.Value, k: int) -> ir.Value:
+    """Row k, (1, samples)."""
+    width = ir.RankedTensorType(array.type).shape[1]
+    return hlo.SliceOp(array, *(mlir.dense_int_array(n) for n in ([k, 0], [k + 1, width], [1, 1]))).result
 
 
 straight_p = Primitive("straight")
 straight_p.multiple_results = True
 straight_p.def_abstract_eval(
-    lambda *args, kernel: [ShapedArray((len(own),), dtype) for dtype, own in kernel.by_dtype().items()]
+    lambda *args, kernel, wide, batch: [
+        ShapedArray((len(own), batch), dtype) for dtype, own in kernel.by_dtype().items()
+    ]
 )
-mlir.register_lowering(straight_p, lambda ctx, *args, kernel: kernel.lower(*args))
+mlir.register_lowering(
+    straight_p, lambda ctx, *args, kernel, wide, batch: kernel.lower(*args, wide=wide, batch=batch)
+)
 
 
-def straight(program: ClosedJaxpr, most: int, known: Known = ()) -> ClosedJaxpr:
-    """The program as one kernel, if it has a rule for all that it does and not too many operations; else itself."""
+def straight(program: ClosedJaxpr, most: int, known: Known = ()) -> Straight | None:
+    """The program of a single sample as a kernel, if it has a rule for all that it does and not too many operations."""
     if not jax.__version__.startswith(TRIED) or not program.out_avals:
-        return program
+        return None
     try:
-        kernel = Straight(program, most, known)
+        return Straight(program, most, known)
     except (Unknown, TooLong):
-        return program
-    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in program.in_avals]
-    return jax.make_jaxpr(kernel)(*shapes)
+        return None

@@ -208,7 +208,7 @@ def _named(graph: Graph, eqn: Any, into: list[Places]) -> list[Places] | Places:
     if name == "add_any":
         pairs = zip(*(a.ravel().tolist() for a in into), strict=True)
         return np.array([graph.add(*pair) for pair in pairs], int).reshape(into[0].shape)
-    if name == "stop_gradient":
+    if name in ("stop_gradient", "reshard"):  # the second where a program is made within `jax.shard_map`
         return into
     if name == "stack":
         return np.stack(into, p["axis"])
