@@ -157,8 +157,13 @@ def program_of(fun: Function, args: Any) -> ClosedJaxpr:
     return traced(fun, shapes, storing.get(), jax.config.jax_enable_x64)  # pyright: ignore
 
 
-@lru_cache(maxsize=4096)
 def traced(fun: Function, shapes: tuple, store: bool, x64: bool) -> ClosedJaxpr:
+    """The same by shapes; how often it will run makes no difference."""
+    return _traced(Explicit(fun.call) if isinstance(fun, Explicit) else fun, shapes, store, x64)
+
+
+@lru_cache(maxsize=4096)
+def _traced(fun: Function, shapes: tuple, store: bool, x64: bool) -> ClosedJaxpr:
     def evaluate(*args: Array) -> Arrays:
         return tuple(spread(y, batch_of(args)) for y in fun.call(*args))
 

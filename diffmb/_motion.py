@@ -19,10 +19,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
-from ._batch import ImplicitRule, apply_implicit, batch_last, lift, vanishing
-from ._closure import all_rows, jacobian_rows, positions, rates, row_loads, row_values
+from ._batch import ImplicitRule, apply, apply_implicit, batch_last, lift, vanishing
+from ._closure import all_rows, jacobian_rows, positions, rate_rows, rates, row_loads, row_values
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._dynamics import loads, mass_solve, project, tree_forward_dynamics
 from ._follow import follower_loads, response, rows_among, slopes, with_multipliers
@@ -69,7 +69,7 @@ def settled(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[
     return q, v
 
 
-# --- batch axis last from here on ---------------------------------------------------------------------------------
+# --- batch axis last from here on; what several programs share is an `apply` within them, which is traced once ------
 
 
 @batch_last
@@ -133,17 +133,26 @@ def _forward(model: Model, chosen, q, v, z, u, tau, t, on, feedback) -> tuple[Ar
     return factors.resolve(solved[:, 0], gamma)
 
 
-def _jacobian(model: Model, c: Configuration, q: Array, t: Array) -> Array:
+def _jacobian(model: Model, q: Array, t: Array) -> Array:
     """G, all rows."""
+    c = configuration(model, q, t)
     still = jnp.zeros((model.nv, 1), q.dtype)
     nothing = jnp.zeros((len(model.topology.bodies), 6, 1), q.dtype)
+    if (model.levels < 2).all():
+        return jacobian_rows(model, c, rate_rows(model, c, q, still, nothing, t))
     return jacobian_rows(model, c, all_rows(model, c, q, still, None, nothing, nothing, t))
+
+
+def _open(model: Model, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+    """phi and G v - nu, in the places of all rows."""
+    c = configuration(model, q, t)
+    return _phi(model, c, q, t), _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
 
 
 def _factors(model: Model, chosen, q, t, damping: float = 0.0):
     """The factors at (q, t), whatever the motion."""
     c = configuration(model, q, t)
-    G = pick(model, _jacobian(model, c, q, t), chosen)
+    G = pick(model, apply(_jacobian, model, q, t), chosen)
     many = not by_rows(model.nc, model.nv)
     J = world_inertias(model, c)
     return prepare_chosen(model.topology, c.columns, J, G, _found(chosen, q), many, damping=damping)
@@ -244,30 +253,25 @@ def with_candidates(model: Model) -> Model:
     if model.nc > model.nv:
         like = model.mass.dtype
         leaves, structure = jax.tree.flatten((model, np.zeros(model.nq, like), np.zeros((), like)))
-        zero = vanishing(_all_rows_at, structure, tuple((x.shape, x.dtype) for x in leaves))
+        zero = vanishing(_jacobian, structure, tuple((x.shape, x.dtype) for x in leaves))
         rows = rows if zero is None else tuple(np.flatnonzero(~zero[0].all(1)).tolist())
     return dataclasses.replace(model, candidates=rows if len(rows) <= model.nv else None)
-
-
-def _all_rows_at(model: Model, q: Array, t: Array) -> Array:
-    return _jacobian(model, configuration(model, q, t), q, t)
 
 
 @batch_last
 def choose(model: Model, q: Array, t: Array, mask: Array) -> Array:
     """The numbers of independent rows at (q, t) among those that `mask` (nc,) leaves on; -1 in empty places."""
     c = configuration(model, q, t)
-    G = _jacobian(model, c, q, t) * mask[:, None]
+    G = apply(_jacobian, model, q, t) * mask[:, None]
     return choose_rows(model, c.columns, world_inertias(model, c), G)
 
 
 @batch_last
 def openness(model: Model, q: Array, v: Array, t: Array, mask: Array) -> tuple[Array, Array]:
     """The largest |phi| and |G v - nu| of the rows that `mask` leaves on."""
-    c = configuration(model, q, t)
-    rate = _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
+    phi, rate = apply(_open, model, q, v, t)
     largest = lambda x: jnp.abs(mask * x).max(0, initial=0.0)
-    return largest(_phi(model, c, q, t)), largest(rate)
+    return largest(phi), largest(rate)
 
 
 @batch_last
@@ -279,11 +283,9 @@ def settle_once(model: Model, chosen: Array, mask: Array, q: Array, v: Array, t:
     are below a thousandth of the largest are followed softly. They stay closed all the same, as they hardly see it.
     """
     factors = _factors(model, chosen, q, t, _SOFT)
-    step = factors.shortest(-pick(model, _phi(model, configuration(model, q, t), q, t), chosen))
+    step = factors.shortest(-pick(model, apply(_open, model, q, v, t)[0], chosen))
     q = moved(model, q, step)
-    c = configuration(model, q, t)
-    phi = _phi(model, c, q, t)
-    rate = _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
+    phi, rate = apply(_open, model, q, v, t)
     change = factors.shortest(-pick(model, rate, chosen))
     q = moved(model, q, factors.shortest(-pick(model, phi, chosen)))
     largest = lambda x: jnp.abs(x).max(0, initial=0.0)
@@ -300,13 +302,26 @@ def _change(x: Array) -> Array:
 _change.defjvp(lambda x, dx: (jnp.zeros_like(x[0]), dx[0]))
 
 
-@batch_last
 def settled_softly(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
     """`settled` for changes that have left the manifold by little, in one program: the factors are taken for constant,
     and are as soft near a singular attitude as in `settle_once`."""
-    factors = _factors(*lax.stop_gradient((model, chosen, q, t)), _SOFT)
+    return lift(lambda *x: apply_implicit(_as_they_are, _softly, *x), model, chosen, q, v, t)
+
+
+def _as_they_are(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+    return q, v
+
+
+def _off_the_nearest(model: Model, chosen, q, v, t, y, factors) -> tuple[Array, Array]:
     phi = _phi(model, configuration(model, q, t), q, t)
     q = moved(model, q, factors.shortest(-pick(model, _change(phi), chosen)))
     c = configuration(model, q, t)
     rate = _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
-    return q, v + factors.shortest(-pick(model, _change(rate), chosen))
+    return y[0] - q, y[1] - v - factors.shortest(-pick(model, _change(rate), chosen))
+
+
+_softly = ImplicitRule(
+    _off_the_nearest,
+    lambda *args: args[-1],
+    prepare=lambda model, chosen, q, v, t, y: _factors(model, chosen, q, t, _SOFT),
+)

@@ -96,14 +96,18 @@ def simulate(
     plan = Plan(None, controller, project is True, _kinds(events), *limits, _meter(progress))
     y0 = jnp.concatenate([state.q, state.v, check_states(model, z, state.q)])
     on = _switched(model, off, events, ts)
-    seen = dataclasses.replace(theta, model=with_candidates(with_known(model)))
-    run = partial(_run, theta=seen, y0=y0, ts=ts, on=on, dense=dense)
+    run = partial(_run, theta=_looked_at(theta), y0=y0, ts=ts, on=on, dense=dense)
     if isinstance(solver, Auto):
         found, rows, plan = _choose(plan, solver, run)
     else:
         plan = _with(plan, as_solver(solver))
         found, rows = run(plan)
     return _checked(plan, theta, trajectory(plan, theta, rows, found), found, throw)
+
+
+def _looked_at(theta: Theta) -> Theta:
+    """With what can be said of the model before a program is made of it."""
+    return dataclasses.replace(theta, model=with_candidates(with_known(theta.model)))
 
 
 def _kinds(events: tuple[Event, ...]) -> tuple[Event, ...]:

@@ -32,7 +32,7 @@ from jax.extend.mlir.dialects import stablehlo as hlo
 from jax.interpreters import mlir
 
 from ._graph import Graph, TooLong
-from ._moves import Places, Unknown
+from ._moves import Unknown
 from ._operations import OPERATIONS
 from ._unroll import unroll
 
@@ -61,12 +61,12 @@ class Straight:
         self.avals = [ShapedArray(a.shape, a.dtype) for a in program.out_avals]
         self.graph.known.clear()  # it is complete
         numbers = self.graph.numbers
-        self.results = dict.fromkeys(n for out in self.outputs for n in out.ravel().tolist())
+        self.results = [n for out in self.outputs for n in out.ravel().tolist()]
         needed = self.graph.needed(self.results)
         self.made = [n for n in needed if numbers[n].primitive is not None]
         if len(self.made) > most:
             raise TooLong
-        self.kept = [n for n in self.results if numbers[n].primitive is not None]
+        self.kept = [n for n in dict.fromkeys(self.results) if numbers[n].primitive is not None]
         self.given = {n for n in needed if numbers[n].primitive is None and numbers[n].value is None}
         self.used = [k for k, places in enumerate(self.inputs) if self.given.intersection(places.ravel().tolist())]
 
@@ -74,24 +74,20 @@ class Straight:
         """The kernel as a function of arrays. Those with a last axis of the length `batch` are walked along it."""
 
         def call(*args: Array) -> list[Array]:
-            parts = zip(self._made(args, batch), self.by_dtype().values(), strict=True)
-            where = {n: (part, k) for part, own in parts for k, n in enumerate(own)}
-            for places, array in zip(self.inputs, args, strict=True):
-                handed_on = [(k, n) for k, n in enumerate(places.ravel().tolist()) if n in self.results]
-                flat = array.reshape(places.size, -1) if handed_on else array
-                where |= {n: (flat, k) for k, n in handed_on}
-            return [self._array(out, aval, where, batch) for out, aval in zip(self.outputs, self.avals, strict=True)]
+            wide = tuple(batch > 1 and a.shape[-1] == batch for a in args)
+            rows = [self._joined(own, args) for own in self.rows(wide)]
+            with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
+                run = jax.jit(lambda *rows: straight_p.bind(*rows, kernel=self, wide=wide, batch=batch))
+                made = run(*rows) if self.used else [self._constants(dtype, batch) for dtype in self.by_dtype()]
+            made, start, found = dict(zip(self.by_dtype(), made, strict=True)), dict.fromkeys(self.by_dtype(), 0), []
+            for places, aval in zip(self.outputs, self.avals, strict=True):
+                first, shape = start.get(aval.dtype, 0), (*aval.shape[:-1], batch) if batch > 1 else aval.shape
+                part = made[aval.dtype][first : first + places.size] if places.size else jnp.zeros(0, aval.dtype)
+                start[aval.dtype] = first + places.size
+                found.append(part.reshape(shape))
+            return found
 
         return call
-
-    def _made(self, args: tuple[Array, ...], batch: int) -> list[Array]:
-        """What the kernel makes; nothing if all results are inputs or known."""
-        if not self.kept:
-            return []
-        wide = tuple(batch > 1 and a.shape[-1] == batch for a in args)
-        with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
-            run = jax.jit(lambda *rows: straight_p.bind(*rows, kernel=self, wide=wide, batch=batch))
-            return run(*(self._joined(own, args) for own in self.rows(wide)))
 
     def rows(self, wide: tuple[bool, ...]) -> list[Row]:
         """How the inputs that are used are joined: by dtype, and those that all samples share by themselves."""
@@ -107,24 +103,17 @@ class Straight:
         return jnp.concatenate([*own, jnp.zeros((1, own[0].shape[-1]), row.dtype)])
 
     def by_dtype(self) -> dict[Any, list[int]]:
-        """The numbers that come out of the kernel: one array for each dtype."""
-        dtypes = dict.fromkeys(self.graph.numbers[n].dtype for n in self.kept)
-        return {dtype: [n for n in self.kept if self.graph.numbers[n].dtype == dtype] for dtype in dtypes}
+        """All results, number by number: one array for each dtype comes out of the kernel."""
+        found: dict[Any, list[int]] = {}
+        for places, aval in zip(self.outputs, self.avals, strict=True):
+            if places.size:
+                found.setdefault(aval.dtype, []).extend(places.ravel().tolist())
+        return found
 
-    def _array(self, places: Places, aval: ShapedArray, where: dict[int, tuple[Array, int]], batch: int) -> Array:
-        """One result. Mostly its numbers stand in a row; some may be known, or be inputs as they are."""
-        numbers = places.ravel().tolist()
-        found = [where.get(n) for n in numbers]
-        rows = [f for f in found if f is not None]
-        if len(rows) == len(found) and all(r is rows[0][0] and k == rows[0][1] + i for i, (r, k) in enumerate(rows)):
-            start = rows[0][1] if rows else 0
-            flat = rows[0][0][start : start + len(rows)] if rows else jnp.zeros((0, batch), aval.dtype)
-        else:
-            each = [jnp.full(1, self.graph.value(n)) if f is None else f[0][f[1]]
-                    for n, f in zip(numbers, found, strict=True)]  # fmt: skip
-            flat = jnp.stack([jnp.broadcast_to(x, (batch,)) for x in each])
-        shape = (*aval.shape[:-1], batch) if batch > 1 else aval.shape
-        return jnp.broadcast_to(flat, (len(numbers), batch)).astype(aval.dtype).reshape(shape)
+    def _constants(self, dtype: Any, batch: int) -> Array:
+        """The results of a dtype if all are known."""
+        numbers = np.array([self.graph.value(n) for n in self.by_dtype()[dtype]], dtype)
+        return jnp.broadcast_to(numbers[:, None], (len(numbers), batch))
 
     def lower(self, *args: ir.Value, wide: tuple[bool, ...], batch: int) -> list[ir.Value]:
         """The kernel in StableHLO, from the rows of `_joined`."""
@@ -134,8 +123,11 @@ class Straight:
             numbers = [n for k in row.inputs for n in self.inputs[k].ravel().tolist()]
             values |= {n: _sliced(array, k) for k, n in enumerate(numbers) if n in self.given}
             shared |= set() if row.wide else set(numbers)
-        values |= _reduced(self.graph, self.made, self.kept, values, shared, batch)
-        parts = [[values[n] for n in own] for own in self.by_dtype().values()]
+        if self.kept:
+            values |= _reduced(self.graph, self.made, self.kept, values, shared, batch)
+        whole = lambda n: _spread(values[n] if n in values else _constant(self.graph.value(n)), 1, batch)
+        full = {n: whole(n) for n in dict.fromkeys(self.results)}
+        parts = [[full[n] for n in own] for own in self.by_dtype().values()]
         return [hlo.ConcatenateOp(own, mlir.i64_attr(0)).result for own in parts]
 
 
@@ -170,9 +162,9 @@ def _reduced(
     numbers = graph.numbers
     into = dict.fromkeys(a for n in made for a in numbers[n].args if numbers[a].primitive is None)
     slots = _slots(graph, [n for n in into if numbers[n].value is None], kept, shared)
-    zero = {slot.dtype: mlir.ir_constant(np.zeros((1, 1), slot.dtype)) for slot in slots}
+    zero = {slot.dtype: _constant(np.zeros((), slot.dtype)) for slot in slots}
     of = lambda n, slot: zero[slot.dtype] if n is None else values[n]
-    rows = [_twice(of(slot.row, slot), batch) for slot in slots]
+    rows = [_spread(of(slot.row, slot), 2, batch) for slot in slots]
     starts = [_reshaped(of(slot.start, slot), ()) for slot in slots]
     types = [_type((), slot.dtype) for slot in slots]
     reduction = hlo.ReduceOp([_type((batch,), slot.dtype) for slot in slots], rows, starts, mlir.dense_int_array([0]))
@@ -192,12 +184,17 @@ def _reduced(
     return {slot.out: _reshaped(x, (1, batch)) for slot, x in zip(slots, outs, strict=True) if slot.out is not None}
 
 
-def _twice(x: ir.Value, batch: int) -> ir.Value:
-    """(1, batch) or (1, 1) -> (2, batch)."""
+def _constant(value: Any) -> ir.Value:
+    return mlir.ir_constant(np.reshape(value, (1, 1)))
+
+
+def _spread(x: ir.Value, rows: int, batch: int) -> ir.Value:
+    """(1, batch) or (1, 1) -> (rows, batch)."""
     kind = ir.RankedTensorType(x.type)
-    return hlo.BroadcastInDimOp(
-        ir.RankedTensorType.get((2, batch), kind.element_type), x, mlir.dense_int_array([0, 1])
-    ).result
+    if tuple(kind.shape) == (rows, batch):
+        return x
+    wide = ir.RankedTensorType.get((rows, batch), kind.element_type)
+    return hlo.BroadcastInDimOp(wide, x, mlir.dense_int_array([0, 1])).result
 
 
 def _type(shape: tuple[int, ...], dtype: Any) -> ir.Type:
