@@ -7,10 +7,9 @@ once, and 0 + x, 1 x, 0 x and their like are no operations: a product with a mat
 it concerns.
 """
 
-import dataclasses
 from collections.abc import Iterable
 from itertools import zip_longest
-from typing import Any, no_type_check
+from typing import Any, NamedTuple, no_type_check
 
 import jax
 import numpy as np
@@ -23,8 +22,7 @@ class TooLong(Exception):
     """The graph has more operations than are worth a kernel."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """One entry of the graph: a constant (`value`), an input (neither), or a primitive with its arguments."""
 
     dtype: Any
@@ -97,12 +95,16 @@ class Graph:
             found = short(self, args)
             if found is not None:
                 return found
+        if primitive in _SYMMETRIC and args[0] > args[1]:
+            args = args[::-1]
+        dtype = np.dtype(dtype)
+        key = (primitive, dtype, args)
+        if key in self.known:
+            return self.known[key]
         values = [self.numbers[a].value for a in args]
         if all(v is not None for v in values):
             return self.constant(_computed(primitive, values, dtype))
-        if primitive in _SYMMETRIC:
-            args = tuple(sorted(args))
-        return self._new((primitive, np.dtype(dtype), args), Number(np.dtype(dtype), None, primitive, args))
+        return self._new(key, Number(dtype, None, primitive, args))
 
     # the operations that linear algebra is made of
 
@@ -110,13 +112,17 @@ class Graph:
         return self.do(primitive, (a, b), self.numbers[a].dtype)
 
     def add(self, a: Place, b: Place) -> int:
-        return self._binary(lax.add_p, a, b)
+        if self.simple.get(a) == 0:
+            return b
+        return a if self.simple.get(b) == 0 else self._binary(lax.add_p, a, b)
 
     def sub(self, a: Place, b: Place) -> int:
         return self._binary(lax.sub_p, a, b)
 
     def mul(self, a: Place, b: Place) -> int:
-        return self._binary(lax.mul_p, a, b)
+        if self.simple.get(a) == 0:  # as most are
+            return a
+        return b if self.simple.get(b) == 0 else self._binary(lax.mul_p, a, b)
 
     def div(self, a: Place, b: Place) -> int:
         return self._binary(lax.div_p, a, b)
