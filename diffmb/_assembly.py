@@ -26,6 +26,7 @@ from ._closure import constraint_jacobian, constraint_rate, constraint_residual,
 from ._dynamics import mass_matrix
 from ._errors import MechanismError
 from ._kinematics import difference, qdot, retract
+from ._known import with_known
 from ._model import Model
 from ._pseudo_inverse import pseudo_inverse
 from ._spatial._axis import is_concrete
@@ -88,7 +89,7 @@ def assemble(
         speeds = speeds.at[where].set(value)
     t = as_time(t, start)
     W = None if weights is None else _weights(model, weights, start)
-    state = _assemble(model, start, speeds, W, t, _free(model, held, start), _free(model, held_v, start))
+    state = _assemble(with_known(model), start, speeds, W, t, _free(model, held, start), _free(model, held_v, start))
     if not throw:
         return state
     if is_concrete(state.ok):

@@ -39,7 +39,8 @@ from ._functions import (
     tile_function,
     traced,
 )
-from ._known import known_leaves
+from ._known import known_leaves, with_known
+from ._model import Model
 from ._straight._graph import Graph, TooLong
 from ._straight._kernel import Straight, straight
 from ._straight._moves import Unknown
@@ -311,5 +312,6 @@ def batch_last(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def lift(fun: Callable[..., Any], *args: Any) -> Any:
     """Calls a batch-last function on arguments without a batch axis."""
+    args = [with_known(x) if isinstance(x, Model) else x for x in args]
     out = fun(*jax.tree.map(lambda x: jnp.asarray(x)[..., None], args))
     return jax.tree.map(lambda x: x[..., 0], out)

@@ -34,6 +34,7 @@ from ._errors import MechanismError
 from ._mechanism import Mechanism
 from ._names import nearest
 from ._spatial._pose import Pose, quat_to_rotation
+from ._spatial._seen import passed_on
 from ._topology import Topology
 
 
@@ -166,7 +167,8 @@ def _group(members: list, topology: Topology, inboard, frame: Pose, stack) -> Ma
         pairs = [(_markers(e)[0], other) for _, e, _ in members for other in _markers(e)[1:]]
         ends = tuple((number[a.body], number[b.body]) for a, b in pairs)
         numbers = [stack([(m.rotation, m.position) for m in side]) for side in zip(*pairs, strict=True)]
-        first, second = (_in_joint_frames(tuple(b), frame, *x) for b, x in zip(zip(*ends), numbers, strict=True))
+        sides = zip(zip(*ends, strict=True), numbers, strict=True)
+        first, second = (passed_on(_in_joint_frames, tuple(bodies), frame, *x) for bodies, x in sides)
         tips = tuple(tip for own, (_, e, _) in zip(names, members, strict=True) for tip in _tips(own[0], _markers(e)))
         return MarkerGroup(kind, names, first, second, ends, tips)
     places = [_places(topology, inboard, e, d) for _, e, d in members]

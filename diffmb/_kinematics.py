@@ -56,8 +56,7 @@ class Motion(eqx.Module):
     @property
     def angle(self) -> Array:
         """How far the frame's x axis is turned about the world's z axis, rad, from -pi to pi; for planar mechanisms."""
-        R = self.pose.rotation
-        return jnp.arctan2(R[..., 1, 0], R[..., 0, 0])
+        return planar_angle(self.pose)
 
     def at(self, offset: Pose) -> "Motion":
         """The motion of a frame fixed to this one."""
@@ -67,6 +66,26 @@ class Motion(eqx.Module):
         twist = join(w, self.twist[3:] + slip)
         acceleration = join(wd, self.acceleration[3:] + cross(wd, arm) + cross(w, slip))
         return Motion(self.pose @ offset, twist, acceleration, ())
+
+
+def planar_angle(pose: Pose) -> Array:
+    """Of the x axis about the world's z axis, rad, from -pi to pi."""
+    return jnp.arctan2(pose.rotation[..., 1, 0], pose.rotation[..., 0, 0])
+
+
+def pose_of(model: Model, q: Array, frame: str | Marker, t: Array) -> Pose:
+    """The pose of a body or marker in the world."""
+    marker = as_marker(frame)
+    if marker.body not in model.topology.bodies:
+        raise MechanismError(f"there is no body {marker.body!r}; {nearest(marker.body, model.topology.bodies)}")
+    own = jax.tree.map(lambda a: a[model.body(marker.body) - 1], _poses(model, q, t))
+    return own if isinstance(frame, str) else own @ marker.pose
+
+
+@batch_last
+def _poses(model: Model, q: Array, t: Array) -> Pose:
+    """Of all bodies, stacked in front."""
+    return each(Pose.__matmul__)(configuration(model, q, t).pose, model.frame)
 
 
 def kinematics(model: Model, q, v=None, vd=None, t: Any = 0.0) -> Motion:

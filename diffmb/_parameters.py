@@ -21,6 +21,7 @@ from ._errors import MechanismError
 from ._mechanism import Mechanism
 from ._names import nearest
 from ._spatial._axis import as_array, is_concrete
+from ._spatial._seen import UNKNOWN, note, seen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +70,19 @@ def put(leaves: Sequence[Any], picks: Sequence[tuple], values: Sequence[Array]) 
         old = leaves[leaf]
         if flat is not None:
             value = jnp.ravel(jnp.asarray(old)).at[np.array(flat)].set(jnp.ravel(value)).reshape(jnp.shape(old))
+            value = note(value, _others(old, flat))
         leaves[leaf] = value
     return leaves
+
+
+def _others(old: Any, flat: Sequence[int]) -> np.ndarray | None:
+    """What is seen of an array in which some entries are replaced."""
+    entries = seen(old)
+    if entries is None:
+        return None
+    entries = entries.copy()
+    entries.flat[list(flat)] = UNKNOWN
+    return entries
 
 
 def as_numbers(mech: Any) -> Any:

@@ -8,8 +8,8 @@ All columns, or all rows, go side by side over the steps of one simulation. Meas
 4, 16, 64, 110 columns cost 2, 10, 14, 16, 25, and 1, 4, 16 rows cost 3, 9, 16; but a program of rows takes more than
 twice as long to compile. So it is forward if there are no more than four numbers for each response, else reverse.
 
-Traced once for each function and shape: other numbers are not compiled again. Whether a response depends on a number
-at all is read off the program of `fn`, not off a derivative that is zero.
+Traced once for each function, shape and pattern of zeros: other numbers are not compiled again. Whether a response
+depends on a number at all is read off the program of `fn`, not off a derivative that is zero.
 """
 
 import dataclasses
@@ -28,6 +28,7 @@ from jax.flatten_util import ravel_pytree
 from . import _functions
 from ._errors import MechanismError
 from ._parameters import Place, label, put
+from ._spatial._seen import note, seen
 
 FAILURES = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)  # of a simulation or an assembly inside of jit
 
@@ -76,7 +77,9 @@ def trace(fn: Callable, structure: Any, leaves: Sequence[Any], places: Sequence[
     """The programs of fn, as functions of the numbers at `places`; those of the same function and shapes are kept."""
     shapes = tuple((a.shape, a.dtype) if eqx.is_array(a) else None for a in leaves)
     static = tuple(None if eqx.is_array(a) else a for a in leaves)
-    key = (fn, structure, shapes, static, tuple(place.pick for place in places))
+    entries = [seen(a) if eqx.is_array(a) else None for a in leaves]
+    known = tuple(None if own is None else own.tobytes() for own in entries)
+    key = (fn, structure, shapes, static, tuple(place.pick for place in places), known)
     try:
         hash(key)
     except TypeError:  # a function that carries arrays, for example
@@ -85,8 +88,10 @@ def trace(fn: Callable, structure: Any, leaves: Sequence[Any], places: Sequence[
 
 
 @lru_cache(maxsize=16)
-def traced(fn: Callable, structure: Any, shapes: tuple, static: tuple, picks: tuple) -> Program:
+def traced(fn: Callable, structure: Any, shapes: tuple, static: tuple, picks: tuple, known: tuple) -> Program:
     def call(x: list, leaves: list) -> Any:
+        pairs = zip(leaves, known, strict=True)
+        leaves = [a if own is None else note(a, np.frombuffer(own, np.int8)) for a, own in pairs]
         leaves = [own if a is None else a for own, a in zip(static, leaves, strict=True)]
         return jax.tree.map(jnp.asarray, fn(jax.tree.unflatten(structure, put(leaves, picks, x))))
 

@@ -1,5 +1,6 @@
 """TRAJECTORY: what a simulation found, by name; what is not stored is computed when it is asked for, for all times."""
 
+import dataclasses
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -12,18 +13,20 @@ import numpy as np
 from jax import Array
 
 from ._advance import Found, Steps
-from ._bodies._marker import Marker
+from ._bodies._marker import Marker, as_marker
 from ._constrained import Dynamics, connection_power, dynamics
 from ._dynamics import kinetic_energy, potential_energy
 from ._errors import MechanismError
 from ._inputs import Inputs
-from ._kinematics import Motion, kinematics
+from ._kinematics import Motion, kinematics, planar_angle, pose_of
+from ._known import with_known
 from ._model import Model
 from ._plan import Plan, Theta, split
 from ._reactions import reactions
 from ._resample import resampled, within
 from ._results import RESULTS
 from ._spatial._axis import is_concrete
+from ._spatial._pose import Pose
 from ._tiles import over_rows
 
 SCHEMA = 1  # of datasets and files
@@ -54,7 +57,8 @@ class Trajectory(eqx.Module):
     - `stats`: see `mb.Statistics`.
     - `event_times`, `event_numbers`: when events happened, and which (-1: none).
 
-    `traj["rocker"]` is the motion of a body over time (`.pose`, `.twist`, `.acceleration`); a `Marker` picks a frame.
+    `traj["rocker"]` is the motion of a body over time (`.pose`, `.angle`, `.twist`, `.acceleration`, each computed when
+    it is asked for); a `Marker` picks a frame.
     """
 
     ts: Array
@@ -71,9 +75,9 @@ class Trajectory(eqx.Module):
     event_numbers: Array
     event_names: tuple[str, ...] = eqx.field(static=True)
 
-    def __getitem__(self, frame: str | Marker) -> Motion:
-        at = lambda t, q, v, vd: kinematics(self.model, q, v, vd, t)[frame]
-        return over_rows(at, self.ts, self.q, self.v, self.vd)
+    def __getitem__(self, frame: str | Marker) -> "FrameOverTime":
+        self.model.body(as_marker(frame).body)
+        return FrameOverTime(self, frame)
 
     def coordinate(self, joint: str) -> Array:
         """The joint's coordinates over time: (times,) if it has one, else (times, nq)."""
@@ -89,7 +93,7 @@ class Trajectory(eqx.Module):
 
     def dynamics(self) -> Dynamics:
         """Accelerations and multipliers over time."""
-        return _dynamics(self)
+        return _dynamics(_looked_at(self))
 
     @property
     def vd(self) -> Array:
@@ -106,7 +110,7 @@ class Trajectory(eqx.Module):
 
     def reaction(self, name: str, frame: str | Marker = "world") -> Array:
         """The wrench of a joint, constraint, drive or connection over time, (times, 6); see `mb.reactions`."""
-        return _reactions(self, name, frame)
+        return _reactions(_looked_at(self), name, frame)
 
     def kinetic_energy(self) -> Array:
         return _over_time(self, lambda t, q, v, z: kinetic_energy(self.model, q, v, t))
@@ -127,11 +131,11 @@ class Trajectory(eqx.Module):
 
     def dissipation(self) -> Array:
         """What the connections turn into heat over time, W."""
-        return _powers(self)[0]
+        return _powers(_looked_at(self))[0]
 
     def supply(self) -> Array:
         """What inputs, time and active parts of the connections bring in over time, W; see `mb.connection_power`."""
-        return _powers(self)[1]
+        return _powers(_looked_at(self))[1]
 
     def resample(self, ts: Any) -> "Trajectory":
         """The motion at other times (increasing, s) between the first and the last row; `_resample.py` says how.
@@ -142,7 +146,7 @@ class Trajectory(eqx.Module):
         the state just before an event. Under `jax.jit` times outside of the rows give nan.
         """
         ts = _times_within(self.ts, ts)
-        ys, on = _resampled(self, ts)
+        ys, on = _resampled(_looked_at(self), ts)
         q, v, z = split(self.model, ys)
         reached = jnp.isfinite(ys).all(1).sum()
         return eqx.tree_at(
@@ -176,12 +180,53 @@ class Trajectory(eqx.Module):
         )
 
 
+class FrameOverTime(eqx.Module):
+    """The motion of a body or of a frame fixed to one, one row for each time; world axes, angular part first."""
+
+    trajectory: Trajectory
+    frame: Any
+
+    @property
+    def pose(self) -> Pose:
+        return _poses(_looked_at(self.trajectory), self.frame)
+
+    @property
+    def angle(self) -> Array:
+        """How far the frame's x axis is turned about the world's z axis, rad, from -pi to pi; for planar mechanisms."""
+        return planar_angle(self.pose)
+
+    @property
+    def twist(self) -> Array:
+        """(times, 6), rad/s and m/s."""
+        return _moving(_looked_at(self.trajectory), None, self.frame).twist
+
+    @property
+    def acceleration(self) -> Array:
+        """(times, 6), rad/s2 and m/s2."""
+        return _moving(_looked_at(self.trajectory), self.trajectory.vd, self.frame).acceleration
+
+
 def _column(found: Array) -> Array:
     return found[:, 0] if found.shape[1] == 1 else found
 
 
 def _over_time(traj: Trajectory, fun: Any) -> Array:
     return over_rows(fun, traj.ts, traj.q, traj.v, traj.z)
+
+
+def _looked_at(traj: Trajectory) -> Trajectory:
+    """With what is seen of the model's numbers, for a program that is made of it."""
+    return dataclasses.replace(traj, model=with_known(traj.model))
+
+
+@eqx.filter_jit
+def _poses(traj: Trajectory, frame: Any) -> Pose:
+    return over_rows(lambda t, q: pose_of(traj.model, q, frame, t), traj.ts, traj.q)
+
+
+@eqx.filter_jit
+def _moving(traj: Trajectory, vd: Array | None, frame: Any) -> Motion:
+    return over_rows(lambda t, q, v, vd: kinematics(traj.model, q, v, vd, t)[frame], traj.ts, traj.q, traj.v, vd)
 
 
 def _loaded(traj: Trajectory, fun: Any) -> Any:

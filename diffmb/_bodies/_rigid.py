@@ -174,6 +174,8 @@ def _as_inertia(name: str, value) -> Array:
         with suppress(TypeError, ValueError):  # left to `as_number`, which names the culprit
             host = np.asarray(value)
             value = _full(host, np) if host.dtype.kind in "fiu" else value
+    elif isinstance(value, tuple | list) and np.shape(value[0]) == () and len(value) == 3:
+        value = [[moment if i == j else 0.0 for j in range(3)] for i, moment in enumerate(value)]  # zeros are seen
     return _full(as_number(f"body {name!r}", "inertia", value, ((3, 3), (3,), (6,))), jnp)
 
 

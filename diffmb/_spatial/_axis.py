@@ -7,6 +7,7 @@ from jax import Array
 from jax.core import Tracer
 
 from .._errors import MechanismError
+from ._seen import literals, note, seen
 from ._vector import unit
 
 
@@ -16,11 +17,12 @@ def as_array(value) -> Array:
         return value.astype(value.dtype) if value.weak_type else value
     dtype = jnp.result_type(float)
     if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value)):
-        return jnp.asarray(value, dtype=dtype)
+        array = jnp.asarray(value, dtype=dtype)
+        return note(array, literals(value, array.shape))
     host = np.asarray(value)
     if host.dtype.kind not in "fiu":
         raise TypeError(f"{value!r} is not a number")
-    return jnp.asarray(host.astype(dtype))
+    return note(jnp.asarray(host.astype(dtype)), seen(host))  # inside of `jax.jit` constants are traced too
 
 
 def is_concrete(*values) -> bool:
