@@ -312,6 +312,6 @@ def batch_last(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def lift(fun: Callable[..., Any], *args: Any) -> Any:
     """Calls a batch-last function on arguments without a batch axis."""
-    args = [with_known(x) if isinstance(x, Model) else x for x in args]
-    out = fun(*jax.tree.map(lambda x: jnp.asarray(x)[..., None], args))
+    looked_at = [with_known(x) if isinstance(x, Model) else x for x in args]
+    out = fun(*jax.tree.map(lambda x: jnp.asarray(x)[..., None], looked_at))
     return jax.tree.map(lambda x: x[..., 0], out)

@@ -1,8 +1,10 @@
 """TILES: how many samples of a batch run side by side on CPU, and what is stored between the stages of a program.
 
-many samples, often          tiles of 64: every product is written out along them, which is fast to run
+many samples, often          tiles of 64
 up to 1000, seldom           one by one: the short program of a single state, which is quick to compile
-one sample                   a program that is not too long becomes one kernel (`_straight`)
+
+A tile, or a single sample, is one kernel (`_straight`) if its program is not too long; else arrays, whose products are
+written out along the samples where these are many.
 """
 
 from collections.abc import Callable, Iterator

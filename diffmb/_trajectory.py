@@ -1,6 +1,5 @@
 """TRAJECTORY: what a simulation found, by name; what is not stored is computed when it is asked for, for all times."""
 
-import dataclasses
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -14,20 +13,16 @@ from jax import Array
 
 from ._advance import Found, Steps
 from ._bodies._marker import Marker, as_marker
-from ._constrained import Dynamics, connection_power, dynamics
+from ._constrained import Dynamics
 from ._dynamics import kinetic_energy, potential_energy
 from ._errors import MechanismError
 from ._inputs import Inputs
-from ._kinematics import Motion, kinematics, planar_angle, pose_of
-from ._known import with_known
 from ._model import Model
+from ._over_time import FrameOverTime, dynamics_of, each_time, looked_at, powers_of, reactions_of
 from ._plan import Plan, Theta, split
-from ._reactions import reactions
 from ._resample import resampled, within
 from ._results import RESULTS
 from ._spatial._axis import is_concrete
-from ._spatial._pose import Pose
-from ._tiles import over_rows
 
 SCHEMA = 1  # of datasets and files
 STATISTICS = ("steps", "rejected", "constraint_error", "largest_correction")
@@ -75,7 +70,7 @@ class Trajectory(eqx.Module):
     event_numbers: Array
     event_names: tuple[str, ...] = eqx.field(static=True)
 
-    def __getitem__(self, frame: str | Marker) -> "FrameOverTime":
+    def __getitem__(self, frame: str | Marker) -> FrameOverTime:
         self.model.body(as_marker(frame).body)
         return FrameOverTime(self, frame)
 
@@ -93,7 +88,7 @@ class Trajectory(eqx.Module):
 
     def dynamics(self) -> Dynamics:
         """Accelerations and multipliers over time."""
-        return _dynamics(_looked_at(self))
+        return dynamics_of(looked_at(self))
 
     @property
     def vd(self) -> Array:
@@ -110,14 +105,14 @@ class Trajectory(eqx.Module):
 
     def reaction(self, name: str, frame: str | Marker = "world") -> Array:
         """The wrench of a joint, constraint, drive or connection over time, (times, 6); see `mb.reactions`."""
-        return _reactions(_looked_at(self), name, frame)
+        return reactions_of(looked_at(self), name, frame)
 
     def kinetic_energy(self) -> Array:
-        return _over_time(self, lambda t, q, v, z: kinetic_energy(self.model, q, v, t))
+        return each_time(self, lambda t, q, v, z: kinetic_energy(self.model, q, v, t))
 
     def potential_energy(self) -> Array:
         """Of gravity and of connections that store energy, J."""
-        return _over_time(self, lambda t, q, v, z: potential_energy(self.model, q, t, z=z))
+        return each_time(self, lambda t, q, v, z: potential_energy(self.model, q, t, z=z))
 
     def energy(self) -> Array:
         """Kinetic plus potential energy over time, J."""
@@ -131,11 +126,11 @@ class Trajectory(eqx.Module):
 
     def dissipation(self) -> Array:
         """What the connections turn into heat over time, W."""
-        return _powers(_looked_at(self))[0]
+        return powers_of(looked_at(self))[0]
 
     def supply(self) -> Array:
         """What inputs, time and active parts of the connections bring in over time, W; see `mb.connection_power`."""
-        return _powers(_looked_at(self))[1]
+        return powers_of(looked_at(self))[1]
 
     def resample(self, ts: Any) -> "Trajectory":
         """The motion at other times (increasing, s) between the first and the last row; `_resample.py` says how.
@@ -146,7 +141,7 @@ class Trajectory(eqx.Module):
         the state just before an event. Under `jax.jit` times outside of the rows give nan.
         """
         ts = _times_within(self.ts, ts)
-        ys, on = _resampled(_looked_at(self), ts)
+        ys, on = _resampled(looked_at(self), ts)
         q, v, z = split(self.model, ys)
         reached = jnp.isfinite(ys).all(1).sum()
         return eqx.tree_at(
@@ -180,82 +175,8 @@ class Trajectory(eqx.Module):
         )
 
 
-class FrameOverTime(eqx.Module):
-    """The motion of a body or of a frame fixed to one, one row for each time; world axes, angular part first."""
-
-    trajectory: Trajectory
-    frame: Any
-
-    @property
-    def pose(self) -> Pose:
-        return _poses(_looked_at(self.trajectory), self.frame)
-
-    @property
-    def angle(self) -> Array:
-        """How far the frame's x axis is turned about the world's z axis, rad, from -pi to pi; for planar mechanisms."""
-        return planar_angle(self.pose)
-
-    @property
-    def twist(self) -> Array:
-        """(times, 6), rad/s and m/s."""
-        return _moving(_looked_at(self.trajectory), None, self.frame).twist
-
-    @property
-    def acceleration(self) -> Array:
-        """(times, 6), rad/s2 and m/s2."""
-        return _moving(_looked_at(self.trajectory), self.trajectory.vd, self.frame).acceleration
-
-
 def _column(found: Array) -> Array:
     return found[:, 0] if found.shape[1] == 1 else found
-
-
-def _over_time(traj: Trajectory, fun: Any) -> Array:
-    return over_rows(fun, traj.ts, traj.q, traj.v, traj.z)
-
-
-def _looked_at(traj: Trajectory) -> Trajectory:
-    """With what is seen of the model's numbers, for a program that is made of it."""
-    return dataclasses.replace(traj, model=with_known(traj.model))
-
-
-@eqx.filter_jit
-def _poses(traj: Trajectory, frame: Any) -> Pose:
-    return over_rows(lambda t, q: pose_of(traj.model, q, frame, t), traj.ts, traj.q)
-
-
-@eqx.filter_jit
-def _moving(traj: Trajectory, vd: Array | None, frame: Any) -> Motion:
-    return over_rows(lambda t, q, v, vd: kinematics(traj.model, q, v, vd, t)[frame], traj.ts, traj.q, traj.v, vd)
-
-
-def _loaded(traj: Trajectory, fun: Any) -> Any:
-    """fun(model, q, v, tau, t, z=, u=, on=) over time, with the inputs of the run."""
-
-    def at(t, q, v, z, on):
-        tau, u = traj.inputs(t)
-        return fun(traj.model, q, v, tau, t, z=z, u=u, on=on)
-
-    return over_rows(at, traj.ts, traj.q, traj.v, traj.z, traj.on)
-
-
-@eqx.filter_jit
-def _dynamics(traj: Trajectory) -> Dynamics:
-    return _loaded(traj, dynamics)
-
-
-@eqx.filter_jit
-def _powers(traj: Trajectory) -> tuple[Array, Array]:
-    return _loaded(traj, connection_power)
-
-
-@eqx.filter_jit
-def _reactions(traj: Trajectory, name: str, frame: Any) -> Array:
-    def at(t, q, v, z, on):
-        tau, u = traj.inputs(t)
-        return reactions(traj.model, q, v, tau, t, frame=frame, z=z, u=u, on=on)[name]
-
-    return over_rows(at, traj.ts, traj.q, traj.v, traj.z, traj.on)
 
 
 @eqx.filter_jit

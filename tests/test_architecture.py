@@ -65,6 +65,7 @@ ORDER = (
     "_solver",
     "_diagnosis",
     "_resample",
+    "_over_time",
     "_trajectory",
     "_channels",
     "_simulate",

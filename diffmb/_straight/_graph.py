@@ -38,7 +38,7 @@ class Graph:
     def __init__(self, most: int):
         self.numbers: list[Number] = []
         self.known: dict[Any, int] = {}
-        self.simple: dict[int, int] = {}  # constants that are 0, 1 or -1
+        self.simple: dict[Place, int] = {}  # constants that are 0, 1 or -1
         self.room = most
 
     def _new(self, key: Any, number: Number) -> int:
@@ -111,7 +111,7 @@ class Graph:
     def _binary(self, primitive: Any, a: Place, b: Place) -> int:
         return self.do(primitive, (a, b), self.numbers[a].dtype)
 
-    def add(self, a: Place, b: Place) -> int:
+    def add(self, a: Place, b: Place) -> Any:
         if self.simple.get(a) == 0:
             return b
         return a if self.simple.get(b) == 0 else self._binary(lax.add_p, a, b)
@@ -119,7 +119,7 @@ class Graph:
     def sub(self, a: Place, b: Place) -> int:
         return self._binary(lax.sub_p, a, b)
 
-    def mul(self, a: Place, b: Place) -> int:
+    def mul(self, a: Place, b: Place) -> Any:
         if self.simple.get(a) == 0:  # as most are
             return a
         return b if self.simple.get(b) == 0 else self._binary(lax.mul_p, a, b)

@@ -8,7 +8,9 @@ what should be fused with what: the combination (a, x) -> a' of a reduction. Her
 
 so it runs twice (over a single row XLA takes the reduction for the identity), and still takes a fifth of the time:
 about 0.5 ns for each operation all in all, and 0.3 ms to compile it. Numbers may also go in by the start of the
-reduction, if they are handed on unchanged, which halves the number of its operands.
+reduction, if they are handed on unchanged, which halves the number of its operands. Samples of a batch are one more
+axis of the rows, which stays: XLA walks it in a loop that LLVM turns into vector operations (a quarter of the time for
+each sample); numbers that all samples share go in by the start.
 
 The reduction stands in a call that bears the mark by which XLA makes one kernel of a small loop. Without it XLA cuts a
 combination of some thousand operations into functions that compute each other's results anew: 6000 take minutes. The
