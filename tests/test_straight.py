@@ -78,6 +78,25 @@ def test_rules(name):
     same(*RULES[name])
 
 
+@pytest.mark.parametrize("name", RULES)
+def test_rules_side_by_side(name):
+    """Five samples in one kernel, along the last axis; the first of several arguments is shared by all."""
+    fun, *args = RULES[name]
+    args = [jnp.asarray(a) for a in args]
+    own = lambda *xs: jax.tree.map(lambda y: jnp.asarray(y)[..., None], fun(*(x[..., 0] for x in xs)))
+    kernel = Straight(jax.make_jaxpr(own)(*(a[..., None] for a in args)), 100_000)
+    shared = len(args) - 1
+    spread = lambda a: a[..., None] * (1.0 + 0.03 * jnp.arange(5))
+    wide = [a[..., None] if k < shared else spread(a) for k, a in enumerate(args)]
+    found = jax.jit(kernel.over(5))(*wide)
+    axes = [None] * shared + [-1]
+    each = lambda *xs: jax.tree.leaves(fun(*xs))
+    wanted = jax.vmap(each, axes, -1)(*(a[..., 0] if k < shared else a for k, a in enumerate(wide)))
+    for a, b in zip(found, wanted, strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
+
+
 def test_single_precision():
     same(lambda a, b: jnp.sin(a) @ b, A.astype(np.float32), B.astype(np.float32), tolerance=2e-6)
 
@@ -168,12 +187,13 @@ def test_motion(mechanism):
         own = _batch.program_of(eqn.params["fun"], [x.aval for x in eqn.invars])
         assert straight(own, 100_000) is not None
     ways = {}
+    many = lambda model, q, v: jax.vmap(lambda s: everything(model, q, v * s))(1.0 + 0.1 * jnp.arange(3.0))
     for most in (0, 100_000):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_batch, "longest", lambda *_: most)
             _batch._kernel.cache_clear()
             jax.clear_caches()
-            ways[most] = jax.tree.leaves(jax.jit(everything)(model, q, v))
+            ways[most] = jax.tree.leaves(jax.jit(lambda *x: (everything(*x), many(*x)))(model, q, v))
     _batch._kernel.cache_clear()
     wanted, found = ways.values()
     for a, b in zip(found, wanted, strict=True):

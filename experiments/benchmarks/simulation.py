@@ -4,7 +4,8 @@ diffmb runs with the cheapest method and tolerance whose end error is below 1e-7
 Exudyn with the fewest steps that give 1e-6; SciPy's DOP853 (Radau where it is stiff) to 1e-7 with diffmb's jitted
 accelerations as its right-hand side, and with the equation of one freedom in numpy where there is one. A batch starts
 at slightly different speeds; it takes the method that loses no member, the faster of two. The gradient is that of a sum
-of end coordinates with respect to the initial speed and all masses. Cold seconds are those to trace, lower and compile
+of end coordinates with respect to the initial speed and all masses; the other numbers of the model are constants of the
+program, as where a user's function takes the model from outside. Cold seconds are those to trace, lower and compile
 with empty caches. Batches use every core (`mb.batch` over devices), single runs and peers one. Compare ratios of one
 run, not seconds of different runs.
 
@@ -69,10 +70,11 @@ def compiled(function: Call, *arguments: Any) -> Compiled:
 
 
 def end_of(p: Problem, solver: Any, slots: int = SLOTS[-1], most: int = 1_000_000) -> Call:
-    """(model, rate, rtol) -> (q at the end, whether it arrived, steps, rejected ones)."""
+    """(rate, rtol, [masses]) -> (q at the end, whether it arrived, steps, rejected ones)."""
     start, ts = mb.assemble(p.model, p.q, p.rate * p.direction), np.array([0.0, p.end])
 
-    def run(model: mb.Model, rate: Any, rtol: Any) -> tuple:
+    def run(rate: Any, rtol: Any, mass: Any = None) -> tuple:
+        model = p.model if mass is None else eqx.tree_at(lambda m: m.mass, p.model, mass)
         state = eqx.tree_at(lambda s: s.v, start, rate * p.direction)
         controller = diffrax.PIDController(
             rtol=rtol, atol=rtol, pcoeff=0.2, icoeff=0.5
@@ -87,14 +89,14 @@ def end_of(p: Problem, solver: Any, slots: int = SLOTS[-1], most: int = 1_000_00
 
 
 def gradient_of(p: Problem, solver: Any, slots: int, most: int = 1_000_000) -> Call:
-    """(model, rate, rtol) -> d(weighted sum of the last q) / d(rate, masses), and whether the run arrived."""
+    """(rate, rtol) -> d(weighted sum of the last q) / d(rate, masses), and whether the run arrived."""
     weights, run = np.cos(1.0 + np.arange(p.model.nq)), end_of(p, solver, slots, most)
 
-    def scalar(rate: Any, mass: Any, model: mb.Model, rtol: Any) -> Any:
-        q, fine, *_ = run(eqx.tree_at(lambda m: m.mass, model, mass), rate, rtol)
+    def scalar(rate: Any, mass: Any, rtol: Any) -> Any:
+        q, fine, *_ = run(rate, rtol, mass)
         return weights @ q, fine
 
-    return lambda model, rate, rtol: jax.grad(scalar, (0, 1), has_aux=True)(rate, model.mass, model, rtol)
+    return lambda rate, rtol: jax.grad(scalar, (0, 1), has_aux=True)(rate, p.model.mass, rtol)
 
 
 class Choice(NamedTuple):
@@ -120,15 +122,15 @@ def choose(p: Problem, reference: np.ndarray) -> tuple[list[Choice], list[str]]:
     """The loosest tolerance that is accurate enough, for each method, the faster first; and what failed on the way."""
     found, failed = [], []
     for name, solver in methods(p).items():
-        forward = compiled(end_of(p, solver), p.model, p.rate, 1e-8)
+        forward = compiled(end_of(p, solver), p.rate, 1e-8)
         for rtol in TOLERANCES:
-            q, fine, steps, rejected = forward.call(p.model, p.rate, rtol)
+            q, fine, steps, rejected = forward.call(p.rate, rtol)
             if not bool(fine):
                 failed.append(f"{name} at {rtol:g}")
                 continue
             error = error_of(p, place_of(p, q), reference)
             if error <= ACCURACY:
-                call = lambda: jax.block_until_ready(forward.call(p.model, p.rate, rtol))
+                call = lambda: jax.block_until_ready(forward.call(p.rate, rtol))
                 seconds = best_of({0: call}, 3)[0]
                 found.append(Choice(name, solver, rtol, forward, seconds, int(steps), int(rejected), error))
                 break
@@ -141,7 +143,7 @@ def reference_of(p: Problem) -> np.ndarray:
     """Where the point ends: from the problem, or a run with rtol 1e-12 by an explicit method of order 8."""
     if p.place is not None:
         return p.place
-    q, fine, *_ = compiled(end_of(p, mb.explicit(8)), p.model, p.rate, 1e-8).call(p.model, p.rate, 1e-12)
+    q, fine, *_ = compiled(end_of(p, mb.explicit(8)), p.rate, 1e-8).call(p.rate, 1e-12)
     if not bool(fine):
         raise SystemExit(f"{p.name}: the reference run fails")
     return np.asarray(place_of(p, q))
@@ -154,7 +156,7 @@ def gradient_check(p: Problem, choices: list[Choice], slope: float) -> float | N
     """Relative difference to a central difference of runs with a tighter tolerance, by the first method to arrive."""
     width, weights = 1e-4 * max(1.0, abs(p.rate)), np.cos(1.0 + np.arange(p.model.nq))
     for c in choices:
-        runs = [c.forward.call(p.model, p.rate + side * width, max(1e-2 * c.rtol, 1e-12)) for side in (-1.0, 1.0)]
+        runs = [c.forward.call(p.rate + side * width, max(1e-2 * c.rtol, 1e-12)) for side in (-1.0, 1.0)]
         if all(bool(fine) for _, fine, *_ in runs):
             low, high = (float(weights @ np.asarray(q)) for q, *_ in runs)
             return abs(slope * 2 * width / (high - low) - 1.0)
@@ -165,10 +167,10 @@ def single(p: Problem, choices: list[Choice], quick: bool, rounds: int) -> dict[
     """Warm and cold seconds of one run and of its gradient, and scratch memory against the number of stored steps."""
     best = choices[0]
     fits = next((n for n in SLOTS if n > 1.1 * best.steps), SLOTS[-1])
-    gradients = {n: compiled(gradient_of(p, best.solver, n), p.model, p.rate, 1e-8)
+    gradients = {n: compiled(gradient_of(p, best.solver, n), p.rate, 1e-8)
                  for n in SLOTS if n == fits or not quick}  # fmt: skip
     gradient = gradients[fits]
-    arguments = (p.model, p.rate, best.rtol)
+    arguments = (p.rate, best.rtol)
     calls = {"forward": best.forward.call, "gradient": gradient.call}
     times = best_of({k: lambda f=f: jax.block_until_ready(f(*arguments)) for k, f in calls.items()}, rounds)
     slopes, fine = gradient.call(*arguments)
@@ -218,7 +220,7 @@ def batch(p: Problem, choices: list[Choice], quick: bool, rounds: int) -> dict[s
 
 def on_all_cores(run: Call, p: Problem, rtol: float) -> Call:
     """Over many rates, in equal shares on the cores, each of which is a device of its own here."""
-    return mb.batch(lambda rate: run(p.model, rate, rtol), devices=jax.devices())
+    return mb.batch(lambda rate: run(rate, rtol), devices=jax.devices())
 
 
 # --- SciPy --------------------------------------------------------------------------------------------------------
