@@ -7,6 +7,7 @@ made of it is unknown again, unless what makes it passes the knowledge on. So it
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -28,8 +29,9 @@ def note(array: Any, entries: np.ndarray | None) -> Any:
     """The array; if it is being traced, with its entries noted: 0, 1, -1 or UNKNOWN."""
     if entries is not None and isinstance(array, Tracer) and (entries != UNKNOWN).any():
         key = id(array)
-        gone = weakref.ref(array, lambda _: _noted.pop(key, None))
-        _noted[key] = gone, np.asarray(entries, np.int8).reshape(array.shape)
+        with suppress(TypeError):  # some tracer of a transformation that does not let itself be watched
+            gone = weakref.ref(array, lambda _: _noted.pop(key, None))
+            _noted[key] = gone, np.asarray(entries, np.int8).reshape(array.shape)
     return array
 
 
@@ -53,7 +55,7 @@ def seen(array: Any) -> np.ndarray | None:
 
 
 def literals(value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
-    """The entries of an array of that shape that is made of numbers and of others that are being traced."""
+    """The entries of an array of that shape that is made of numbers, some of which are being traced."""
     parts = jax.tree.leaves(value)
     if len(parts) != np.prod(shape) or any(np.ndim(part) for part in parts):
         return None

@@ -39,7 +39,7 @@ from ._operations import OPERATIONS
 from ._unroll import unroll
 
 Known = Sequence[bytes | None]
-_UNUSED = 4  # for each operation that is needed about so many may come up that are not
+_UNUSED = 2  # operations that may come up for each one that is needed
 TRIED = ("0.10.",)  # versions of jax with which it was seen to be one kernel, and right
 
 
