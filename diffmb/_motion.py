@@ -249,13 +249,13 @@ _at_speed = ImplicitRule(
 
 def with_candidates(model: Model) -> Model:
     """The model, with the rows that can be independent, if they are no more than the speeds (`_saddle.py`)."""
-    rows = tuple(range(model.nc))
-    if model.nc > model.nv:
-        like = model.mass.dtype
-        leaves, structure = jax.tree.flatten((model, np.zeros(model.nq, like), np.zeros((), like)))
-        zero = vanishing(_jacobian, structure, tuple((x.shape, x.dtype) for x in leaves))
-        rows = rows if zero is None else tuple(np.flatnonzero(~zero[0].all(1)).tolist())
-    return dataclasses.replace(model, candidates=rows if len(rows) <= model.nv else None)
+    if not model.nc:
+        return model
+    like = model.mass.dtype
+    leaves, structure = jax.tree.flatten((model, np.zeros(model.nq, like), np.zeros((), like)))
+    zero = vanishing(_jacobian, structure, tuple((x.shape, x.dtype) for x in leaves))
+    rows = tuple(range(model.nc)) if zero is None else tuple(np.flatnonzero(~zero[0].all(1)).tolist())
+    return dataclasses.replace(model, candidates=rows if 0 < len(rows) <= model.nv else None)
 
 
 @batch_last
