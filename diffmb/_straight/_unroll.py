@@ -225,7 +225,7 @@ def _scan(graph: Graph, p: dict, *into: Places) -> list[Places]:
     turns = range(p["length"])
     rows = {}
     for k in reversed(turns) if p["reverse"] else turns:
-        outs = unroll(graph, p["jaxpr"], [*fixed, *carry, *(a[k] for a in along)])
+        outs = unroll(graph, p["jaxpr"], [*fixed, *carry, *(np.asarray(a[k]) for a in along)])
         carry, rows[k] = outs[: len(carry)], outs[len(carry) :]
     if not turns:
         raise Unknown("a loop without turns")
