@@ -93,9 +93,9 @@ def test_numbers_never_retrace(case):
     for k in range(10):
         run(vary(k), q[0], v[0], tau[0]).block_until_ready()
     eager = [mb.forward_dynamics(mb.compile(vary(k)), q[0], v[0], tau[0]) for k in range(2)]
-    programs = _functions.traced.cache_info().misses
+    programs = _functions._traced.cache_info().misses
     eager += [mb.forward_dynamics(mb.compile(vary(k)), q[0], v[0], tau[0]) for k in range(3)]
-    assert _functions.traced.cache_info().misses == programs
+    assert _functions._traced.cache_info().misses == programs
     gc.collect()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for k in range(1000):
