@@ -41,9 +41,8 @@ from ._functions import (
 )
 from ._known import known_leaves, with_known
 from ._model import Model
-from ._straight._graph import Graph, TooLong
+from ._spatial._seen import results_of
 from ._straight._kernel import Straight, straight
-from ._straight._moves import Unknown
 from ._straight._unroll import RULES, unroll
 from ._tiles import longest, often, seldom, tile_of
 
@@ -235,19 +234,11 @@ def apply_implicit(fun: Callable[..., Any], rule: "ImplicitRule", *args: Any) ->
 
 
 @lru_cache(maxsize=256)
-def vanishing(fun: Callable[..., Any], structure: Any, shapes: tuple) -> list[np.ndarray] | None:
-    """Which results of a batch-last function are zero whatever its numbers are, as far as they are not known.
-
-    Its arguments are given by their tree and the shapes and dtypes of single ones; None if there is too much to do.
-    """
+def entries_of(fun: Callable[..., Any], structure: Any, shapes: tuple) -> list[np.ndarray | None]:
+    """What is seen of the results of a batch-last function for single arguments of this tree, shapes and dtypes."""
     flat, lifted = _flat(fun, structure), tuple(((*shape, 1), dtype) for shape, dtype in shapes)
     program = traced(Explicit(flat), lifted, False, jax.config.jax_enable_x64)  # pyright: ignore
-    graph = Graph(longest(True, False))
-    try:
-        outs = unroll(graph, program, graph.arguments(program.in_avals, flat.known))
-    except (Unknown, TooLong):
-        return None
-    return [np.vectorize(lambda n: graph.value(n) == 0, otypes=[bool])(out)[..., 0] for out in outs]
+    return [None if own is None else own[..., 0] for own in results_of(program, flat.known)]
 
 
 def _restore(flat: _Flat, leaves: list[Array], outs: list[Array]) -> Any:

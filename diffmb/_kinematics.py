@@ -46,9 +46,7 @@ class Motion(eqx.Module):
         marker = as_marker(frame)
         if not self.names:
             raise MechanismError("this motion belongs to one frame already")
-        if marker.body not in self.names:
-            raise MechanismError(f"there is no body {marker.body!r}; {nearest(marker.body, self.names)}")
-        index = self.names.index(marker.body)
+        index = moving_body(self.names, marker)
         pose, twist, acceleration = jax.tree.map(lambda a: a[index], (self.pose, self.twist, self.acceleration))
         body = Motion(pose, twist, acceleration, ())
         return body if isinstance(frame, str) else body.at(marker.pose)
@@ -73,12 +71,17 @@ def planar_angle(pose: Pose) -> Array:
     return jnp.arctan2(pose.rotation[..., 1, 0], pose.rotation[..., 0, 0])
 
 
+def moving_body(names: tuple[str, ...], marker: Marker) -> int:
+    """The place of a marker's body among those that move."""
+    if marker.body not in names:
+        raise MechanismError(f"there is no body {marker.body!r}; {nearest(marker.body, names)}")
+    return names.index(marker.body)
+
+
 def pose_of(model: Model, q: Array, frame: str | Marker, t: Array) -> Pose:
     """The pose of a body or marker in the world."""
     marker = as_marker(frame)
-    if marker.body not in model.topology.bodies:
-        raise MechanismError(f"there is no body {marker.body!r}; {nearest(marker.body, model.topology.bodies)}")
-    own = jax.tree.map(lambda a: a[model.body(marker.body) - 1], _poses(model, q, t))
+    own = jax.tree.map(lambda a: a[moving_body(model.topology.bodies, marker)], _poses(model, q, t))
     return own if isinstance(frame, str) else own @ marker.pose
 
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ._batch import ImplicitRule, apply, apply_implicit, batch_last, lift, vanishing
+from ._batch import ImplicitRule, apply, apply_implicit, batch_last, entries_of, lift
 from ._closure import all_rows, jacobian_rows, positions, rate_rows, rates, row_loads, row_values
 from ._configuration import Configuration, accelerations, configuration, twists, world_inertias
 from ._dynamics import loads, mass_solve, project, tree_forward_dynamics
@@ -253,8 +253,8 @@ def with_candidates(model: Model) -> Model:
         return model
     like = model.mass.dtype
     leaves, structure = jax.tree.flatten((model, np.zeros(model.nq, like), np.zeros((), like)))
-    zero = vanishing(_jacobian, structure, tuple((x.shape, x.dtype) for x in leaves))
-    rows = tuple(range(model.nc)) if zero is None else tuple(np.flatnonzero(~zero[0].all(1)).tolist())
+    (G,) = entries_of(_jacobian, structure, tuple((x.shape, x.dtype) for x in leaves))
+    rows = tuple(range(model.nc)) if G is None else tuple(np.flatnonzero(G.any(1)).tolist())
     return dataclasses.replace(model, candidates=rows if 0 < len(rows) <= model.nv else None)
 
 

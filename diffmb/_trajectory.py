@@ -17,6 +17,7 @@ from ._constrained import Dynamics
 from ._dynamics import kinetic_energy, potential_energy
 from ._errors import MechanismError
 from ._inputs import Inputs
+from ._kinematics import moving_body
 from ._model import Model
 from ._over_time import FrameOverTime, dynamics_of, each_time, looked_at, powers_of, reactions_of
 from ._plan import Plan, Theta, split
@@ -71,7 +72,7 @@ class Trajectory(eqx.Module):
     event_names: tuple[str, ...] = eqx.field(static=True)
 
     def __getitem__(self, frame: str | Marker) -> FrameOverTime:
-        self.model.body(as_marker(frame).body)
+        moving_body(self.model.topology.bodies, as_marker(frame))
         return FrameOverTime(self, frame)
 
     def coordinate(self, joint: str) -> Array:

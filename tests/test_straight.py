@@ -97,6 +97,16 @@ def test_rules_side_by_side(name):
         np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
 
 
+def test_many_results_side_by_side():
+    """XLA refuses kernels that hold an array of 256 kB, so these come out in pieces."""
+    program = jax.make_jaxpr(lambda x: (x[:, None] * x[None], x > 0.0))(jnp.zeros((25, 1)))
+    kernel, x = straight(program, 100_000), jnp.asarray(RNG.normal(size=(25, 100)))
+    assert kernel is not None and len(kernel.pieces(100)) > 2
+    found, positive = jax.jit(kernel.over(100))(x)
+    np.testing.assert_array_equal(found, x[:, None] * x[None])
+    np.testing.assert_array_equal(positive, x > 0.0)
+
+
 def test_single_precision():
     same(lambda a, b: jnp.sin(a) @ b, A.astype(np.float32), B.astype(np.float32), tolerance=2e-6)
 

@@ -6,7 +6,7 @@ made of it is unknown again, unless what makes it passes the knowledge on. So it
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr
 
 from .._straight._graph import Graph, TooLong
 from .._straight._moves import Unknown
@@ -88,10 +89,15 @@ def passed_on(fun: Callable[..., Any], static: Any, *args: Any) -> Any:
 def _results(fun: Callable, static: Any, structure: Any, shapes: tuple, known: tuple) -> list[np.ndarray | None]:
     run = lambda *leaves: jax.tree.leaves(fun(static, *jax.tree.unflatten(structure, leaves)))
     program = jax.make_jaxpr(run)(*(jax.ShapeDtypeStruct(*shape) for shape in shapes))
+    return results_of(program, known)
+
+
+def results_of(program: ClosedJaxpr, known: Sequence[bytes | None]) -> list[np.ndarray | None]:
+    """The entries of the results of a program, from those of its first arguments; None if there is too much to do."""
     graph = Graph(_MOST)
     try:
         outs = unroll(graph, program, graph.arguments(program.in_avals, known))
     except (Unknown, TooLong):
         return [None] * len(program.out_avals)
-    entry = lambda n: UNKNOWN if graph.simple.get(n) is None else graph.simple[n]
-    return [np.array([entry(n) for n in out.ravel().tolist()], np.int8).reshape(out.shape) for out in outs]
+    entries = [[graph.simple.get(n, UNKNOWN) for n in out.ravel().tolist()] for out in outs]
+    return [np.array(own, np.int8).reshape(out.shape) for own, out in zip(entries, outs, strict=True)]

@@ -39,6 +39,7 @@ from ._operations import OPERATIONS
 from ._unroll import unroll
 
 Known = Sequence[bytes | None]
+_ARRAY = 128_000  # bytes; XLA shares the work on an array of 256 kB among threads, which it cannot do within a kernel
 _UNUSED = 2  # operations that may come up for each one that is needed
 TRIED = ("0.10.",)  # versions of jax with which it was seen to be one kernel, and right
 
@@ -49,6 +50,13 @@ class Row(NamedTuple):
     wide: bool
     dtype: Any
     inputs: tuple[int, ...]
+
+
+class Piece(NamedTuple):
+    """Results that come out in one array."""
+
+    dtype: Any
+    results: list[int]
 
 
 class Straight:
@@ -80,8 +88,9 @@ class Straight:
             rows = [self._joined(own, args) for own in self.rows(wide)]
             with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):
                 run = jax.jit(lambda *rows: straight_p.bind(*rows, kernel=self, wide=wide, batch=batch))
-                made = run(*rows) if self.used else [self._constants(dtype, batch) for dtype in self.by_dtype()]
-            made, start, found = dict(zip(self.by_dtype(), made, strict=True)), dict.fromkeys(self.by_dtype(), 0), []
+                pieces = run(*rows) if self.used else [self._constants(own, batch) for own in self.pieces(batch)]
+            made = {dtype: jnp.concatenate([x for x in pieces if x.dtype == dtype]) for dtype in self.by_dtype()}
+            start, found = dict.fromkeys(made, 0), []
             for places, aval in zip(self.outputs, self.avals, strict=True):
                 first, shape = start.get(aval.dtype, 0), (*aval.shape[:-1], batch) if batch > 1 else aval.shape
                 part = made[aval.dtype][first : first + places.size] if places.size else jnp.zeros(0, aval.dtype)
@@ -105,16 +114,24 @@ class Straight:
         return jnp.concatenate([*own, jnp.zeros((1, own[0].shape[-1]), row.dtype)])
 
     def by_dtype(self) -> dict[Any, list[int]]:
-        """All results, number by number: one array for each dtype comes out of the kernel."""
+        """All results, number by number."""
         found: dict[Any, list[int]] = {}
         for places, aval in zip(self.outputs, self.avals, strict=True):
             if places.size:
                 found.setdefault(aval.dtype, []).extend(places.ravel().tolist())
         return found
 
-    def _constants(self, dtype: Any, batch: int) -> Array:
-        """The results of a dtype if all are known."""
-        numbers = np.array([self.graph.value(n) for n in self.by_dtype()[dtype]], dtype)
+    def pieces(self, batch: int) -> list[Piece]:
+        """The arrays that come out of the kernel: results of one dtype, as many as may be in one array."""
+        found = []
+        for dtype, own in self.by_dtype().items():
+            most = max(_ARRAY // (batch * dtype.itemsize), 1)
+            found += [Piece(dtype, own[k : k + most]) for k in range(0, len(own), most)]
+        return found
+
+    def _constants(self, piece: Piece, batch: int) -> Array:
+        """Results that are known."""
+        numbers = np.array([self.graph.value(n) for n in piece.results], piece.dtype)
         return jnp.broadcast_to(numbers[:, None], (len(numbers), batch))
 
     def lower(self, *args: ir.Value, wide: tuple[bool, ...], batch: int) -> list[ir.Value]:
@@ -129,7 +146,7 @@ class Straight:
             values |= _reduced(self.graph, self.made, self.kept, values, shared, batch)
         whole = lambda n: _spread(values[n] if n in values else _constant(self.graph.value(n)), 1, batch)
         full = {n: whole(n) for n in dict.fromkeys(self.results)}
-        parts = [[full[n] for n in own] for own in self.by_dtype().values()]
+        parts = [[full[n] for n in piece.results] for piece in self.pieces(batch)]
         return [hlo.ConcatenateOp(own, mlir.i64_attr(0)).result for own in parts]
 
 
@@ -220,7 +237,7 @@ straight_p = Primitive("straight")
 straight_p.multiple_results = True
 straight_p.def_abstract_eval(
     lambda *args, kernel, wide, batch: [
-        ShapedArray((len(own), batch), dtype) for dtype, own in kernel.by_dtype().items()
+        ShapedArray((len(piece.results), batch), piece.dtype) for piece in kernel.pieces(batch)
     ]
 )
 mlir.register_lowering(
