@@ -43,8 +43,9 @@ from ._known import known_leaves, with_known
 from ._model import Model
 from ._spatial._seen import results_of
 from ._straight._kernel import Straight, straight
+from ._straight._machine import by_machine
 from ._straight._unroll import RULES, unroll
-from ._tiles import longest, often, seldom, tile_of
+from ._tiles import MACHINE, Pace, longest, pace, tile_of
 
 batch_last_p = Primitive("batch_last")
 batch_last_p.multiple_results = True
@@ -80,7 +81,7 @@ def _in_tiles(fun: Function, *args: Array) -> Arrays:
     axis first) into the loop, which then does not vectorise.
     """
     batch = batch_of(args)
-    size = tile_of(batch, fun.seldom)
+    size = tile_of(batch, fun.pace)
     count = -(-batch // size)
     cut = [k for k, a in enumerate(args) if a.shape[-1] == batch]
 
@@ -107,10 +108,21 @@ def _lower(ctx, *args, fun, linear):
 
 
 @lru_cache(maxsize=32)  # some megabytes each
-def _kernel(fun: Function, shapes: tuple, x64: bool) -> Straight | None:
+def _written_out(fun: Function, shapes: tuple, x64: bool, most: int) -> Straight | None:
     """The program of a single sample, written out, if it is short enough."""
-    most = longest(fun.often, isinstance(fun, Tangent | Cotangent))
     return straight(traced(fun, shapes, False, x64), most, _known(fun))
+
+
+def _kernel(fun: Function, shapes: tuple, batch: int) -> Callable[..., list[Array]] | None:
+    """The program of samples side by side as one kernel, its own or that of the machine; None if arrays are better."""
+    x64 = jax.config.jax_enable_x64  # pyright: ignore
+    if fun.pace is Pace.ONCE and batch == 1:
+        program = _written_out(fun, shapes, x64, MACHINE[1])
+        machine = by_machine(program) if program is not None and len(program.made) >= MACHINE[0] else None
+        if machine is not None:
+            return machine
+    program = _written_out(fun, shapes, x64, longest(fun.pace, isinstance(fun, Tangent | Cotangent)))
+    return None if program is None else program.over(batch)
 
 
 def _known(fun: Any) -> tuple[bytes | None, ...]:
@@ -124,11 +136,11 @@ def _lower_side_by_side(ctx, *args, fun, linear):
     """Samples of one tile, or a single one: by one kernel, or as arrays."""
     own = fun.of if isinstance(fun, Tile) else fun
     single = tuple(((*a.shape[:-1], 1), a.dtype) for a in ctx.avals_in)
-    kernel = _kernel(own, single, jax.config.jax_enable_x64)  # pyright: ignore
+    kernel = _kernel(own, single, batch_of(ctx.avals_in))
     if kernel is None:
         return _lower(ctx, *args, fun=fun, linear=linear)
     like = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in ctx.avals_in]
-    program = jax.make_jaxpr(kernel.over(batch_of(ctx.avals_in)))(*like)
+    program = jax.make_jaxpr(kernel)(*like)
     return mlir.core_call_lowering(ctx, *args, name="batch_last", call_jaxpr=program)
 
 
@@ -137,7 +149,7 @@ _lower_tiles = mlir.lower_fun(lambda *args, fun, linear: _in_tiles(fun, *args), 
 
 def _lower_on_cpu(ctx, *args, fun, linear):
     batch = batch_of(ctx.avals_in)
-    lower = _lower_side_by_side if tile_of(batch, fun.seldom) == batch else _lower_tiles
+    lower = _lower_side_by_side if tile_of(batch, fun.pace) == batch else _lower_tiles
     return lower(ctx, *args, fun=fun, linear=linear)
 
 
@@ -223,14 +235,14 @@ def apply(fun: Callable[..., Any], *args: Any) -> Any:
     """Applies a function written for batch-last pytrees to batch-last pytrees, as one primitive."""
     leaves, structure = jax.tree.flatten(args)
     flat = _flat(fun, structure)
-    return _restore(flat, leaves, call(Explicit(flat, seldom.get(), often.get()), *leaves))
+    return _restore(flat, leaves, call(Explicit(flat, pace.get()), *leaves))
 
 
 def apply_implicit(fun: Callable[..., Any], rule: "ImplicitRule", *args: Any) -> Any:
     """The same for a function whose derivative follows from the equation that its result satisfies."""
     leaves, structure = jax.tree.flatten(args)
     flat = _flat(fun, structure)
-    return _restore(flat, leaves, call(_implicit(flat, rule, seldom.get(), often.get()), *leaves))
+    return _restore(flat, leaves, call(_implicit(flat, rule, pace.get()), *leaves))
 
 
 @lru_cache(maxsize=256)
@@ -263,7 +275,7 @@ class ImplicitRule:
 
 
 @lru_cache(maxsize=1024)
-def _implicit(flat: _Flat, rule: ImplicitRule, rare: bool, frequent: bool) -> Implicit:
+def _implicit(flat: _Flat, rule: ImplicitRule, own: Pace) -> Implicit:
     def arguments(x: Arrays, y: Arrays) -> list[Any]:
         return [*jax.tree.unflatten(flat.structure, x), jax.tree.unflatten(flat.out["structure"], y)]
 
@@ -287,7 +299,7 @@ def _implicit(flat: _Flat, rule: ImplicitRule, rare: bool, frequent: bool) -> Im
 
     prepare = lambda x, y: rule.prepare(*arguments(x, y))
     solvers = solver(rule.solve), solver(rule.solve_transposed or rule.solve)
-    found = Implicit(flat, prepare, residual, *solvers, again if rule.direct else None, rare, frequent)
+    found = Implicit(flat, prepare, residual, *solvers, again if rule.direct else None, own)
     return found
 
 

@@ -15,7 +15,7 @@ from jax import Array
 from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from ._tiles import TILE, storing
+from ._tiles import TILE, Pace, storing
 
 Arrays = tuple[Array, ...]
 
@@ -25,8 +25,7 @@ class Explicit:
     """y = f(x): flat arrays in, flat arrays out, each with a trailing batch axis of length 1 or B."""
 
     call: Callable[..., Arrays]
-    seldom: bool = False
-    often: bool = False
+    pace: Pace = Pace.UNKNOWN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +41,7 @@ class Implicit:
     solve: Callable[[Arrays, Arrays, Any, Arrays], Arrays]
     solve_transposed: Callable[[Arrays, Arrays, Any, Arrays], Arrays]
     again: Callable[..., Arrays] | None = None  # y from x, if derivatives are to compute it so
-    seldom: bool = False
-    often: bool = False
+    pace: Pace = Pace.UNKNOWN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +52,8 @@ class Tangent:
     mask: tuple[bool, ...]
 
     @property
-    def seldom(self) -> bool:
-        return self.of.seldom
-
-    @property
-    def often(self) -> bool:
-        return self.of.often
+    def pace(self) -> Pace:
+        return self.of.pace
 
     def call(self, *args: Array) -> Arrays:
         x, y, dx = self._split(args)
@@ -113,12 +107,8 @@ class Cotangent:
     of: Tangent
 
     @property
-    def seldom(self) -> bool:
-        return self.of.seldom
-
-    @property
-    def often(self) -> bool:
-        return self.of.often
+    def pace(self) -> Pace:
+        return self.of.pace
 
     def call(self, *args: Array) -> Arrays:
         return self.of.transposed(*args)
@@ -129,8 +119,7 @@ class Tile:
     """A function of one tile of a batch on CPU, with its stages stored. Arguments: those of the function."""
 
     of: Explicit | Implicit | Tangent | Cotangent
-    seldom: bool = False
-    often: bool = False
+    pace: Pace = Pace.UNKNOWN
 
     def call(self, *args: Array) -> Arrays:
         token = storing.set(True)

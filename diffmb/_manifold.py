@@ -18,9 +18,9 @@ from jax import Array, lax
 
 from ._kinematics import unit_quaternions
 from ._model import Model
-from ._motion import choose, openness, settle_once, settled_softly
+from ._motion import choose, nearest, openness, settle_once, settled_softly
 from ._plan import Mode, split
-from ._tiles import run_often
+from ._tiles import Pace, running
 
 _PASSES = 8
 _DEPENDENT = 1e-3  # sin^2 of the angle between a row and the others
@@ -50,7 +50,8 @@ def is_closed(model: Model, y: Array, t: Array, on: Array | None) -> Array:
     if not model.nc:
         return jnp.asarray(True)
     q, v, _ = split(model, y)
-    phi, rate = openness(model, q, v, t, row_mask(model, on, q))
+    with running(Pace.ONCE):
+        phi, rate = openness(model, q, v, t, row_mask(model, on, q))
     limit = open_limit(y.dtype)
     return (phi <= limit) & (rate <= 1e3 * limit * (1.0 + jnp.abs(v).max(initial=0.0)))
 
@@ -71,7 +72,8 @@ def renewed(model: Model, y: Array, t: Array, mode: Mode) -> Mode:
     if not model.nc:
         return mode
     anew = lambda carry: (choose(model, split(model, y)[0], t, row_mask(model, mode.on, y)), jnp.asarray(False))
-    return Mode(*lax.while_loop(lambda carry: carry[1], anew, (mode.chosen, mode.stale)), mode.on)
+    with running(Pace.ONCE):
+        return Mode(*lax.while_loop(lambda carry: carry[1], anew, (mode.chosen, mode.stale)), mode.on)
 
 
 def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> tuple[Array, Array, Array, Mode]:
@@ -84,9 +86,10 @@ def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> tuple[Array, 
 
     def once(carry):
         q, v, _, _, _, first, count = carry
-        with run_often():
-            q, v, size, left, rank = settle_once(model, mode.chosen, mask, q, v, t)
-        return q, v, size, left, rank, jnp.where(count == 0, size, first), count + 1
+        with running(Pace.OFTEN):
+            factors = nearest(model, mode.chosen, q, t)
+            q, v, size, left = settle_once(model, mode.chosen, mask, factors, q, v, t)
+        return q, v, size, left, factors.independence, jnp.where(count == 0, size, first), count + 1
 
     unsettled = lambda carry: (carry[2] > _settled(y.dtype)) & (carry[6] < _PASSES)
     start = (q, v, zero + 1.0, zero, zero + 1.0, zero, jnp.asarray(0))
@@ -95,14 +98,19 @@ def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> tuple[Array, 
     return jnp.concatenate([q, v, z]), first, left, Mode(mode.chosen, poor, mode.on)
 
 
-@run_often()
+@running(Pace.OFTEN)
 def nearest_change(model_of: Callable, moving: Any, moved: Any, mode: Mode, t: Array, y: Array, dy: Array) -> Array:
     """(1): the change of a state y on the manifold when its rows change with `moving` by `moved`; linear in both."""
 
-    def nearest(moving: Any, y: Array) -> Array:
+    model, factors = model_of(moving), None
+    if model.nc:
+        factors = lax.stop_gradient(nearest(model, mode.chosen, split(model, y)[0], t))
+
+    def put_right(moving: Any, y: Array) -> Array:
         model = model_of(moving)
         q, v, z = split(model, y)
-        near = settled_softly(model, mode.chosen, q, v, t) if model.nc else (unit_quaternions(model, q), v)
-        return jnp.concatenate([*near, z])
+        if factors is None:
+            return jnp.concatenate([unit_quaternions(model, q), v, z])
+        return jnp.concatenate([*settled_softly(model, mode.chosen, factors, q, v, t), z])
 
-    return jax.jvp(nearest, (moving, y), (moved, dy))[1]
+    return jax.jvp(put_right, (moving, y), (moved, dy))[1]

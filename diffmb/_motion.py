@@ -14,6 +14,8 @@ and again until nothing is left. The derivative of the nearest state is (3) once
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -29,7 +31,12 @@ from ._follow import follower_loads, response, rows_among, slopes, with_multipli
 from ._kinematics import moved, qdot, unit_quaternions
 from ._loads import connection_loads, follows, with_connections
 from ._model import Model
-from ._saddle import by_rows, choose_rows, pick, prepare_chosen, put
+from ._pseudo_inverse import product
+from ._saddle import by_rows, choose_rows, chosen_by_rows, pick, prepare_chosen, put
+from ._spatial._inertia import inertia_times
+from ._spatial._vector import dot
+from ._sweep import each, take
+from ._walk import walk
 
 _SOFT = 1e-3
 
@@ -121,7 +128,7 @@ def _forward(model: Model, chosen, q, v, z, u, tau, t, on, feedback) -> tuple[Ar
     if feedback is not None:
         value = value + _pull_back(model, c, q, v, V, t, feedback)
     G, gamma, found = pick(model, jacobian_rows(model, c, rows), chosen), -pick(model, value, chosen), _found(chosen, q)
-    if not by_rows(model.nc, model.nv):
+    if not chosen_by_rows(model):
         factors = prepare_chosen(model.topology, c.columns, J, G, found, True)
         return factors.solve(tau - project(model, c, F), gamma)
     batch = max(tau.shape[-1], G.shape[-1], F.shape[-1])
@@ -143,6 +150,11 @@ def _jacobian(model: Model, q: Array, t: Array) -> Array:
     return jacobian_rows(model, c, all_rows(model, c, q, still, None, nothing, nothing, t))
 
 
+def _all_rows_at(model: Model, q: Array, t: Array) -> Array:
+    """The same, by the program that has found the candidates."""
+    return apply(_jacobian, dataclasses.replace(model, candidates=None, regular=False), q, t)
+
+
 def _open(model: Model, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
     """phi and G v - nu, in the places of all rows."""
     c = configuration(model, q, t)
@@ -152,8 +164,8 @@ def _open(model: Model, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
 def _factors(model: Model, chosen, q, t, damping: float = 0.0):
     """The factors at (q, t), whatever the motion."""
     c = configuration(model, q, t)
-    G = pick(model, apply(_jacobian, model, q, t), chosen)
-    many = not by_rows(model.nc, model.nv)
+    G = pick(model, _all_rows_at(model, q, t), chosen)
+    many = not chosen_by_rows(model)
     J = world_inertias(model, c)
     return prepare_chosen(model.topology, c.columns, J, G, _found(chosen, q), many, damping=damping)
 
@@ -202,7 +214,7 @@ def _forward_following(model: Model, chosen, q, v, z, u, tau, t, on, feedback) -
     value = row_values(rows, c)
     if feedback is not None:
         value = value + _pull_back(model, c, q, v, V, t, feedback)
-    G, many = pick(model, jacobian_rows(model, c, rows), chosen), not by_rows(model.nc, model.nv)
+    G, many = pick(model, jacobian_rows(model, c, rows), chosen), not chosen_by_rows(model)
     K = prepare_chosen(model.topology, c.columns, J, G, _found(chosen, q), many)
     more = follower_loads(model, c, q, v, V, t, z, u, on)
     settle = response(K, rows_among(model.followed, chosen)).settle
@@ -248,21 +260,47 @@ _at_speed = ImplicitRule(
 
 
 def with_candidates(model: Model) -> Model:
-    """The model, with the rows that can be independent, if they are no more than the speeds (`_saddle.py`)."""
+    """The model, with the rows that can be independent, if they are no more than the speeds, and with whether its mass
+    matrix is regular (`_saddle.py`)."""
     if not model.nc:
         return model
+    (G,) = _seen_of(_jacobian, model)
+    rows = tuple(range(model.nc)) if G is None else tuple(np.flatnonzero(G.any(1)).tolist())
+    if not 0 < len(rows) <= model.nv:
+        return model
+    return dataclasses.replace(model, candidates=rows, regular=not by_rows(model.nc, model.nv) and _is_regular(model))
+
+
+def _seen_of(fun: Callable[..., Any], model: Model) -> list[np.ndarray | None]:
+    """What is seen of the results of a function (model, q, t)."""
     like = model.mass.dtype
     leaves, structure = jax.tree.flatten((model, np.zeros(model.nq, like), np.zeros((), like)))
-    (G,) = entries_of(_jacobian, structure, tuple((x.shape, x.dtype) for x in leaves))
-    rows = tuple(range(model.nc)) if G is None else tuple(np.flatnonzero(G.any(1)).tolist())
-    return dataclasses.replace(model, candidates=rows if 0 < len(rows) <= model.nv else None)
+    return entries_of(fun, structure, tuple((x.shape, x.dtype) for x in leaves))
+
+
+def _is_regular(model: Model) -> bool:
+    """Whether M is, as far as can be seen: each body resists every motion that its own joint lets it make."""
+    if ".inertia" not in dict(model.known):  # of a model that is an argument of `jax.jit`, for example
+        return False
+    own, inertia = _seen_of(_own_inertias, model)
+    if own is None or inertia is None:
+        return False
+    several = np.array(model.topology.nvs) > 1
+    return bool(own.any(-1).all() and np.diagonal(inertia, axis1=1, axis2=2)[several].all())
+
+
+def _own_inertias(model: Model, q: Array, t: Array) -> tuple[Array, Array]:
+    """s_d . J_d s_d of each speed, J_d the inertia of the body that its joint moves; and the inertias of the bodies."""
+    c = configuration(model, q, t)
+    J = take(world_inertias(model, c), walk(model.topology).speed_body)
+    return each(lambda J, s: dot(s, inertia_times(J, s))[None])(J, c.columns), model.inertia
 
 
 @batch_last
 def choose(model: Model, q: Array, t: Array, mask: Array) -> Array:
     """The numbers of independent rows at (q, t) among those that `mask` (nc,) leaves on; -1 in empty places."""
     c = configuration(model, q, t)
-    G = apply(_jacobian, model, q, t) * mask[:, None]
+    G = _all_rows_at(model, q, t) * mask[:, None]
     return choose_rows(model, c.columns, world_inertias(model, c), G)
 
 
@@ -274,23 +312,43 @@ def openness(model: Model, q: Array, v: Array, t: Array, mask: Array) -> tuple[A
     return largest(phi), largest(rate)
 
 
-@batch_last
-def settle_once(model: Model, chosen: Array, mask: Array, q: Array, v: Array, t: Array):
-    """(3), once: q, v, the largest step in them, the largest |phi| left in any row, and how independent the rows are.
+class Nearest(eqx.Module):
+    """(3) at some (q, t): W^-1 G_e^T and A^-1, and how independent the rows are (`Chosen.independence`).
 
-    The factors are those of the first q; with them q is put right twice and v once, at the new q. Near a singular
-    attitude a row may shrink to nothing; there round-off in q would become an error in v (eps / row^2), so rows that
-    are below a thousandth of the largest are followed softly. They stay closed all the same, as they hardly see it.
+    Near a singular attitude a row may shrink to nothing; there round-off in q would become an error in v (eps / row^2),
+    so rows that are below a thousandth of the largest are followed softly. They stay closed all the same, as they
+    hardly see it.
     """
+
+    Z: Array
+    A_inverse: Array
+    independence: Array
+
+    def step(self, b: Array) -> Array:
+        """The shortest x with G_e x = b."""
+        return product(self.Z, product(self.A_inverse, b))
+
+
+@batch_last
+def nearest(model: Model, chosen: Array, q: Array, t: Array) -> Nearest:
     factors = _factors(model, chosen, q, t, _SOFT)
-    step = factors.shortest(-pick(model, apply(_open, model, q, v, t)[0], chosen))
+    return Nearest(factors.Z, factors.A_inverse, factors.independence())
+
+
+@batch_last
+def settle_once(model: Model, chosen: Array, mask: Array, factors: Nearest, q: Array, v: Array, t: Array):
+    """(3), once: q, v, the largest step in them, and the largest |phi| left in any row.
+
+    With the factors of the first q, q is put right twice and v once, at the new q.
+    """
+    step = factors.step(-pick(model, apply(_open, model, q, v, t)[0], chosen))
     q = moved(model, q, step)
     phi, rate = apply(_open, model, q, v, t)
-    change = factors.shortest(-pick(model, rate, chosen))
-    q = moved(model, q, factors.shortest(-pick(model, phi, chosen)))
+    change = factors.step(-pick(model, rate, chosen))
+    q = moved(model, q, factors.step(-pick(model, phi, chosen)))
     largest = lambda x: jnp.abs(x).max(0, initial=0.0)
     size = jnp.maximum(largest(step), largest(change) / (1.0 + largest(v)))
-    return q, v + change, size, largest(mask * phi), factors.independence()
+    return q, v + change, size, largest(mask * phi)
 
 
 @jax.custom_jvp
@@ -302,26 +360,12 @@ def _change(x: Array) -> Array:
 _change.defjvp(lambda x, dx: (jnp.zeros_like(x[0]), dx[0]))
 
 
-def settled_softly(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
-    """`settled` for changes that have left the manifold by little, in one program: the factors are taken for constant,
-    and are as soft near a singular attitude as in `settle_once`."""
-    return lift(lambda *x: apply_implicit(_as_they_are, _softly, *x), model, chosen, q, v, t)
-
-
-def _as_they_are(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
-    return q, v
-
-
-def _off_the_nearest(model: Model, chosen, q, v, t, y, factors) -> tuple[Array, Array]:
+@batch_last
+def settled_softly(model: Model, chosen: Array, factors: Nearest, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+    """(q, v) as they are, on the manifold already; they change as the nearest state does, for changes that have left
+    the manifold by little: the factors are taken for constant."""
     phi = _phi(model, configuration(model, q, t), q, t)
-    q = moved(model, q, factors.shortest(-pick(model, _change(phi), chosen)))
+    q = moved(model, q, factors.step(-pick(model, _change(phi), chosen)))
     c = configuration(model, q, t)
     rate = _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
-    return y[0] - q, y[1] - v - factors.shortest(-pick(model, _change(rate), chosen))
-
-
-_softly = ImplicitRule(
-    _off_the_nearest,
-    lambda *args: args[-1],
-    prepare=lambda model, chosen, q, v, t, y: _factors(model, chosen, q, t, _SOFT),
-)
+    return q, v + factors.step(-pick(model, _change(rate), chosen))

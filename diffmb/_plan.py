@@ -14,7 +14,7 @@ from ._inputs import Inputs
 from ._kinematics import qdot
 from ._model import Model
 from ._motion import rates_of
-from ._tiles import run_often
+from ._tiles import Pace, running
 
 
 class Theta(eqx.Module):
@@ -85,6 +85,6 @@ def field(theta: Theta, mode: Mode, t: Array, y: Array) -> Array:
     model = theta.model
     q, v, z = split(model, y)
     tau, u = theta.inputs(t)
-    with run_often():
+    with running(Pace.OFTEN):
         vd, zd = rates_of(model, mode.chosen, q, v, z, tau, u, t, mode.on, theta.feedback)
         return jnp.concatenate([qdot(model, q, v), vd, zd])

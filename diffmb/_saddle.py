@@ -24,7 +24,9 @@ each other (Bricard's linkage). With f = 1 for the rows of G_e that were found, 
 
 Where a run knows which rows can be anything but zero, and they are no more than the speeds, these are its `candidates`:
 each has its place in G_e, empty while it is not chosen. Otherwise the places are filled as the choice goes, with any of
-the rows, and what is zero in G by its structure is lost.
+the rows, and what is zero in G by its structure is lost. Where it also sees that every joint moves some inertia of its
+own body, so that M is regular, as many candidates as speeds still go by rows: ten planar four-bars have 50 rows on 21
+speeds, but 20 candidates, and their accelerations take 9600 operations by rows, 23300 by speeds.
 """
 
 from collections.abc import Callable
@@ -44,6 +46,12 @@ from ._topology import Topology
 def by_rows(nc: int, nv: int) -> bool:
     """The documented choice."""
     return nc < nv
+
+
+def chosen_by_rows(model: Model) -> bool:
+    """The same for rows that are chosen beforehand."""
+    few = model.candidates is not None and len(model.candidates) <= model.nv
+    return by_rows(model.nc, model.nv) or (few and model.regular)
 
 
 class Rows(eqx.Module):
@@ -155,7 +163,7 @@ def choose_rows(model: Model, S: Array, J: Array, G: Array) -> Array:
     first, or each candidate in its place."""
     own = G if model.candidates is None else take(G, np.array(model.candidates, int))
     turned = jnp.swapaxes(own, 0, 1)
-    if by_rows(model.nc, model.nv):
+    if chosen_by_rows(model):
         A = product(own, mass_solver(model.topology)(S, J, turned))
     else:
         W = _weighted(composite(model.topology, S, J), own, jnp.ones_like(own[:, 0]))[0]

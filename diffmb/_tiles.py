@@ -1,15 +1,17 @@
 """TILES: how many samples of a batch run side by side on CPU, and what is stored between the stages of a program.
 
-many samples, often          tiles of 64
+many samples                 tiles of 64
 up to 1000, seldom           one by one: the short program of a single state, which is quick to compile
 
 A tile, or a single sample, is one kernel (`_straight`) if its program is not too long; else arrays, whose products are
-written out along the samples where these are many.
+written out along the samples where these are many. A long program of a single sample that hardly ever runs is left to
+a machine that needs no compiling.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from enum import Enum, auto
 from typing import Any
 
 import jax
@@ -21,54 +23,57 @@ _SMALL = 8192  # numbers up to which a loop over an array is worth one kernel
 _MARKED = ("0.10.",)  # versions of jax with which the mark of `one_kernel` was tried
 
 storing: ContextVar[bool] = ContextVar("storing", default=False)
-seldom: ContextVar[bool] = ContextVar("seldom", default=False)
-often: ContextVar[bool] = ContextVar("often", default=False)
+
+
+class Pace(Enum):
+    """How often a program runs: in every step of a simulation; nobody knows; now and then, at a few samples; or hardly
+    ever."""
+
+    OFTEN = auto()
+    UNKNOWN = auto()
+    SELDOM = auto()
+    ONCE = auto()
+
+
+pace: ContextVar[Pace] = ContextVar("pace", default=Pace.UNKNOWN)
 
 _QUICK = 3_200  # operations on numbers that are one kernel, which compiles faster than many kernels of arrays
 _FAST = 16_000  # ... that are one kernel all the same, if they run often
 _DERIVATIVE = 2.5  # a derivative has about so many operations for each one of its function
+MACHINE = 500, 16_000  # operations from which and up to which it pays to have no kernel at all, for what runs once
 
 
-def longest(frequent: bool, derivative: bool) -> int:
+def longest(own: Pace, derivative: bool) -> int:
     """Operations up to which the program of a single sample is written out as kernels; a function and its derivatives
     are so together. Measured, accelerations of four-bar (2900 operations) and Andrews (10500): 11 and 24 us as arrays,
     2 and 6 us as kernels; 1.4 s each to compile, against 1.1 and 5 s."""
-    return int((_FAST if frequent else _QUICK) * (_DERIVATIVE if derivative else 1))
+    return int((_FAST if own is Pace.OFTEN else _QUICK) * (_DERIVATIVE if derivative else 1))
 
 
 @contextmanager
-def run_often() -> Iterator[None]:
-    """What is called inside runs in every step of a simulation: a longer time to compile pays."""
-    token = often.set(True)
-    try:
-        yield
-    finally:
-        often.reset(token)
+def running(own: Pace) -> Iterator[None]:
+    """What is called inside runs as often as that.
 
-
-@contextmanager
-def run_seldom() -> Iterator[None]:
-    """What is called inside runs now and then, at a few samples: on CPU one by one, so that it compiles quickly.
-
-    Reactions of a four-bar at 201 times take 3.6 s to compile instead of 8.3 s, their derivatives by three numbers 12 s
-    instead of 37 s; a run takes 6 ms instead of 1.3 ms.
+    Often: a longer time to compile pays. Seldom: on CPU the samples go one by one, so that it compiles quickly;
+    reactions of a four-bar at 201 times take 3.6 s to compile instead of 8.3 s, their derivatives by three numbers 12 s
+    instead of 37 s; a run takes 6 ms instead of 1.3 ms. Once: a single sample is not compiled at all.
     """
-    token = seldom.set(True)
+    token = pace.set(own)
     try:
         yield
     finally:
-        seldom.reset(token)
+        pace.reset(token)
 
 
 def over_rows(fun: Callable[..., Any], *rows: Any) -> Any:
     """fun at each row of arrays, as for the times of a motion."""
-    with run_seldom():
+    with running(Pace.SELDOM):
         return jax.vmap(fun)(*rows)
 
 
-def tile_of(batch: int, rare: bool) -> int:
+def tile_of(batch: int, own: Pace) -> int:
     """Samples that run side by side."""
-    if rare and batch <= FEW:
+    if own is Pace.SELDOM and batch <= FEW:
         return 1
     return TILE if batch >= 2 * TILE else batch
 

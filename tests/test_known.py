@@ -1,5 +1,7 @@
 """What is seen of numbers before a program is made changes neither results nor derivatives."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,7 @@ from closed import bricard, four_bar
 
 import diffmb as mb
 from diffmb._known import with_known
-from diffmb._motion import with_candidates
+from diffmb._motion import choose, rates_of, with_candidates
 from diffmb._spatial._axis import as_array
 from diffmb._spatial._seen import UNKNOWN, note, seen
 
@@ -106,3 +108,43 @@ def test_spatial_loop():
     """Bricard's linkage has no row that vanishes by its structure: all five are candidates."""
     model = with_candidates(with_known(mb.compile(bricard())))
     assert model.candidates == tuple(range(model.nc)) and model.nc == model.nv
+
+
+def thin(width):
+    """A four-bar whose coupler, a rod of that thickness, hangs on a ball; the hinge at its other end keeps it from
+    spinning."""
+    coupler = mb.RigidBody("coupler", 1.0, (0.15, 0, 0), (width**2, 0.09 / 12, 0.09 / 12))
+    joints = [
+        mb.Revolute("A", "world", "crank"),
+        mb.Spherical("B", mb.Marker("crank", (0.1, 0, 0)), "coupler"),
+        mb.Revolute("C", mb.Marker("coupler", (0.3, 0, 0)), mb.Marker("rocker", (0.25, 0, 0)), cut=True),
+        mb.Revolute("D", mb.Marker("world", (0.3, 0, 0)), "rocker"),
+    ]
+    bodies = [mb.rod("crank", 0.1, mass=1.0), coupler, mb.rod("rocker", 0.25, mass=1.0)]
+    return mb.Mechanism(bodies, joints, gravity=(0, -9.81, 0))
+
+
+def test_many_rows_on_regular_masses():
+    """Rows that are chosen beforehand are eliminated by rows where the mass matrix is seen to be regular, whatever
+    vanishes beside them, else by speeds: the same accelerations."""
+    for mechanism, held in ((four_bar(), {"A": 0.4}), (bricard(), {}), (thin(0.1), {"A": 0.4})):
+        model = with_candidates(with_known(mb.compile(mechanism)))
+        assert model.regular and model.nc >= model.nv
+        state = mb.assemble(model, held, {next(iter(held), "R1"): 2.0})
+        chosen = choose(model, state.q, state.t, jnp.ones(model.nc))
+        none, tau = jnp.zeros(0), jnp.ones(model.nv)
+        vd = [rates_of(m, chosen, state.q, state.v, none, tau, none, state.t, None)[0]
+              for m in (model, dataclasses.replace(model, regular=False))]  # fmt: skip
+        np.testing.assert_allclose(*vd, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(vd[0], mb.forward_dynamics(model, state.q, state.v, tau), rtol=1e-9, atol=1e-9)
+
+
+def test_what_rows_hold_needs_no_inertia():
+    """A rod without inertia about itself: the mass matrix is singular, so the system goes by speeds."""
+    models = [with_candidates(with_known(mb.compile(thin(width)))) for width in (0.0, 1e-4)]
+    assert [model.regular for model in models] == [False, True]
+    argument = jax.jit(lambda model: jnp.array(with_candidates(with_known(model)).regular))
+    assert not argument(mb.compile(thin(0.1)))  # nothing is seen of it
+    state = mb.assemble(models[1], {"A": 0.4})  # in the metric of the masses, so it needs the other one
+    ends = [mb.simulate(m, state, np.array([0.0, 0.3])).q[-1] for m in models]
+    np.testing.assert_allclose(*ends, rtol=1e-6, atol=1e-6)

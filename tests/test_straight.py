@@ -14,7 +14,9 @@ from diffmb._pseudo_inverse import inverse, pivoted_cholesky
 from diffmb._spatial._vector import cross, dot, matmul, matvec, outer
 from diffmb._straight._graph import Graph, TooLong
 from diffmb._straight._kernel import Straight, straight
+from diffmb._straight._machine import by_machine
 from diffmb._straight._moves import Unknown
+from diffmb._tiles import Pace, running
 
 RNG = np.random.default_rng(3)
 A, B, V = RNG.normal(size=(4, 3)), RNG.normal(size=(3, 4)), RNG.normal(size=5)
@@ -95,6 +97,35 @@ def test_rules_side_by_side(name):
     for a, b in zip(found, wanted, strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_by_machine(name):
+    """By the kernel that reads from a table what to do, alone and in a loop."""
+    fun, *args = RULES[name]
+    args = [jnp.asarray(a) for a in args]
+    kernel = straight(jax.make_jaxpr(fun)(*args), 100_000)
+    assert kernel is not None
+    machine = by_machine(kernel)
+    assert machine is not None, "the machine cannot do it"
+    repeated = lambda *args: lax.fori_loop(0, 3, lambda _, found: machine(*args), machine(*args))
+    for found in (jax.jit(machine)(*args), jax.jit(repeated)(*args)):
+        for a, b in zip(found, jax.jit(kernel.over(1))(*args), strict=True):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            np.testing.assert_allclose(a, b, rtol=1e-15, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda v: v.astype(np.float32) * 2 + v[0].astype(np.float32),  # two kinds of floating numbers
+        lambda v: (v > 0).astype(int) // 2 + v.astype(int),  # whole numbers that are not whole by themselves
+        lambda v: jnp.arange(3.0),  # nothing to do
+    ],
+)
+def test_machine_refuses(fun):
+    kernel = straight(jax.make_jaxpr(fun)(jnp.asarray(V)), 100_000)
+    assert kernel is None or by_machine(kernel) is None
 
 
 def test_many_results_side_by_side():
@@ -187,7 +218,8 @@ def test_motion(mechanism):
     def everything(model, q, v):
         vd, back = jax.vjp(rates, model, q, v)
         forward = jax.jvp(lambda q, v: rates(model, q, v), (q, v), (v, q))[1]
-        settled = _motion.settle_once(model, chosen, mask, q + 1e-4, v + 1e-3, t)
+        factors = _motion.nearest(model, chosen, q + 1e-4, t)
+        settled = factors, _motion.settle_once(model, chosen, mask, factors, q + 1e-4, v + 1e-3, t)
         return vd, back(jnp.cos(vd)), forward, settled, _motion.choose(model, q, t, mask)
 
     program = jax.make_jaxpr(everything)(model, q, v)
@@ -196,16 +228,17 @@ def test_motion(mechanism):
     for eqn in calls:
         own = _batch.program_of(eqn.params["fun"], [x.aval for x in eqn.invars])
         assert straight(own, 100_000) is not None
-    ways = {}
+    ways = []
     many = lambda model, q, v: jax.vmap(lambda s: everything(model, q, v * s))(1.0 + 0.1 * jnp.arange(3.0))
-    for most in (0, 100_000):
+    for most, machine in ((0, None), (100_000, None), (0, (0, 100_000))):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_batch, "longest", lambda *_: most)
-            _batch._kernel.cache_clear()
+            patch.setattr(_batch, "MACHINE", machine or (100_000, 0))
             jax.clear_caches()
-            ways[most] = jax.tree.leaves(jax.jit(lambda *x: (everything(*x), many(*x)))(model, q, v))
-    _batch._kernel.cache_clear()
-    wanted, found = ways.values()
-    for a, b in zip(found, wanted, strict=True):
-        size = max(1.0, float(jnp.abs(b).max(initial=0.0)))
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * size)
+            with running(Pace.ONCE):
+                ways.append(jax.tree.leaves(jax.jit(lambda *x: (everything(*x), many(*x)))(model, q, v)))
+    wanted, *others = ways
+    for found in others:
+        for a, b in zip(found, wanted, strict=True):
+            size = max(1.0, float(jnp.abs(b).max(initial=0.0)))
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * size)
