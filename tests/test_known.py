@@ -140,8 +140,8 @@ def test_many_rows_on_regular_masses():
 
 
 def test_what_rows_hold_needs_no_inertia():
-    """A rod without inertia about itself: the mass matrix is singular, so the system goes by speeds. It does not spin in
-    this motion, so one with inertia moves alike."""
+    """A rod without inertia about itself: the mass matrix is singular, so the system goes by speeds. It does not spin
+    in this motion, so one with inertia moves alike."""
     models = [with_candidates(with_known(mb.compile(thin(width)))) for width in (0.0, 0.05)]
     assert [model.regular for model in models] == [False, True]
     argument = jax.jit(lambda model: jnp.array(with_candidates(with_known(model)).regular))

@@ -1,1 +1,1 @@
-"""Programs on small arrays as one straight line of arithmetic on numbers, which XLA compiles to one kernel."""
+"""Programs on small arrays as a straight line of arithmetic on numbers: one kernel of XLA, or a table for a machine."""

@@ -34,6 +34,7 @@ def _test(function: Callable[[Array, Array], Array]) -> Operation:
     return lambda a, b, c: function(a, b).astype(a.dtype)
 
 
+_SAME = _one(lambda a: a)
 _OPERATIONS: dict[Any, Operation] = {
     lax.add_p: _two(lax.add), lax.sub_p: _two(lax.sub), lax.mul_p: _two(lax.mul), lax.max_p: _two(lax.max),
     lax.min_p: _two(lax.min), lax.neg_p: _one(lax.neg), lax.abs_p: _one(lax.abs), lax.sign_p: _one(lax.sign),
@@ -56,7 +57,7 @@ def _operation(number: Number, args: list[Number]) -> Operation | None:
     """What makes the number of others, if that can be done with floating numbers."""
     if number.primitive is lax.convert_element_type_p:
         from_float, to_float = (np.issubdtype(n.dtype, np.floating) for n in (args[0], number))
-        return _one(lambda a: a) if to_float or (not from_float and number.dtype != bool) else None
+        return _SAME if to_float or (not from_float and number.dtype != bool) else None
     if number.primitive in _OPERATIONS:
         return _OPERATIONS[number.primitive]
     if number.primitive in _FLOATING and np.issubdtype(args[0].dtype, np.floating):
@@ -70,13 +71,15 @@ def by_machine(program: Straight) -> Callable[..., list[Array]] | None:
     numbers = program.graph.numbers
     needed = [*program.given, *program.made]
     floats = {n.dtype for n in map(numbers.__getitem__, needed) if np.issubdtype(n.dtype, np.floating)}
-    made = [_operation(numbers[n], [numbers[a] for a in numbers[n].args]) for n in program.made]
-    if len(floats) != 1 or None in made or not program.used:
+    found = [_operation(numbers[n], [numbers[a] for a in numbers[n].args]) for n in program.made]
+    made = [operation for operation in found if operation is not None]
+    if len(floats) != 1 or len(made) < len(found) or not program.used:
         return None
     (dtype,) = floats
     inputs = [n for k in program.used for n in program.inputs[k].ravel().tolist()]
-    known = dict.fromkeys(n for n in [*program.results, *_arguments(program)] if numbers[n].value is not None)
-    place = {n: k for k, n in enumerate([*known, *inputs, *program.made])}
+    used = [*program.results, *(a for n in program.made for a in numbers[n].args)]
+    known = dict.fromkeys(n for n in used if numbers[n].value is not None)
+    place = {n: k for k, n in enumerate([*known, *inputs, *program.made]) if k < len(known) or n not in known}
     constants = np.array([numbers[n].value for n in known], dtype)
     kinds = list(dict.fromkeys(made))
     table = np.zeros((len(made), 4), np.int32)
@@ -94,10 +97,6 @@ def by_machine(program: Straight) -> Callable[..., list[Array]] | None:
         return [registers[where].reshape(aval.shape).astype(aval.dtype) for where, aval in pairs]
 
     return call
-
-
-def _arguments(program: Straight) -> list[int]:
-    return [a for n in program.made for a in program.graph.numbers[n].args]
 
 
 def _run(kinds: list[Operation], table: Array, start: Array) -> Array:
