@@ -25,6 +25,7 @@ from ._manifold import is_closed, nearest_state, open_limit, renewed, unknown_ro
 from ._plan import Mode, Plan, Theta, field, split
 from ._results import RESULTS
 
+_TINY = 1e-13  # of the span of time: steps below it do not arrive, even if they are accepted, as at the fork of a fold
 _LOCATE = 80  # shortenings of a step that meets an event, at most
 
 
@@ -299,8 +300,8 @@ def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):
 def _outcome(plan: Plan, theta: Theta, ts: Array, p: Progress, a: Attempt, keep, closed, h, halt, arrived) -> Any:
     """What the attempt means for the run; the first thing that is wrong wins."""
     finite = jnp.isfinite(a.y).all()
-    tiny = 8.0 * np.finfo(a.y.dtype).eps * jnp.maximum(jnp.abs(p.t), ts[-1] - ts[0])
-    stuck = ~keep if plan.controller is None else ~keep & (h <= tiny)
+    tiny = max(8.0 * np.finfo(a.y.dtype).eps, _TINY) * jnp.maximum(jnp.abs(p.t), ts[-1] - ts[0])
+    stuck = ~keep if plan.controller is None else (h <= tiny) & ~(keep & arrived)
     result = RESULTS.where(keep & arrived, RESULTS.successful, RESULTS.max_steps)
     result = RESULTS.where(p.counts.tried + 1 >= theta.max_steps, result, RESULTS.successful)
     result = RESULTS.where(p.log.count >= plan.max_events, RESULTS.max_events, result) if plan.events else result
