@@ -38,7 +38,7 @@ from ._spatial._vector import dot
 from ._sweep import each, take
 from ._walk import walk
 
-_SOFT = 1e-3
+_SOFT = 3e-4
 
 
 def rates_of(model: Model, chosen: Array, q, v, z, tau, u, t, on: Array | None, feedback=None) -> tuple[Array, Array]:
@@ -316,7 +316,7 @@ class Nearest(eqx.Module):
     """(3) at some (q, t): W^-1 G_e^T and A^-1, and how independent the rows are (`Chosen.independence`).
 
     Near a singular attitude a row may shrink to nothing; there round-off in q would become an error in v (eps / row^2),
-    so rows that are below a thousandth of the largest are followed softly. They stay closed all the same, as they
+    so rows that are below a three-thousandth of the largest are followed softly. They stay closed all the same, as they
     hardly see it.
     """
 
