@@ -57,7 +57,7 @@ class Model(eqx.Module):
     topology: Topology = eqx.field(static=True)
     known: tuple[tuple[str, bytes], ...] = eqx.field(static=True, default=())  # within a run: see `_known.py`
     candidates: tuple[int, ...] | None = eqx.field(static=True, default=None)  # within a run: see `_saddle.py`
-    regular: bool = eqx.field(static=True, default=False)  # ... and whether its mass matrix is seen to be so
+    regular: bool = eqx.field(static=True, default=False)  # ... it has them, and its mass matrix is seen to be so
 
     @property
     def nq(self) -> int:

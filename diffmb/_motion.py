@@ -325,7 +325,7 @@ class Nearest(eqx.Module):
     independence: Array
 
     def step(self, b: Array) -> Array:
-        """The shortest x with G_e x = b."""
+        """The x of G_e x = b that is shortest in the metric of W, as well as the condition of A lets it."""
         return product(self.Z, product(self.A_inverse, b))
 
 

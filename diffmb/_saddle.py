@@ -50,8 +50,7 @@ def by_rows(nc: int, nv: int) -> bool:
 
 def chosen_by_rows(model: Model) -> bool:
     """The same for rows that are chosen beforehand."""
-    few = model.candidates is not None and len(model.candidates) <= model.nv
-    return by_rows(model.nc, model.nv) or (few and model.regular)
+    return by_rows(model.nc, model.nv) or model.regular
 
 
 class Rows(eqx.Module):
@@ -145,10 +144,6 @@ class Chosen(eqx.Module):
         x = a - product(self.Z, lam)
         more = product(self.A_inverse, product(self.G, x) - b2 + (self.found - 1.0) * lam)
         return x - product(self.Z, more), lam + more
-
-    def shortest(self, b2: Array) -> Array:
-        """The x of G_e x = b2 that is shortest in the metric of W, as well as the condition of A lets it."""
-        return product(self.Z, product(self.A_inverse, b2))
 
     def independence(self) -> Array:
         """The smallest sin^2 of the angle between a row and the others, (batch,); 1 if there are none."""
