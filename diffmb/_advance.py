@@ -2,9 +2,10 @@
 
 Each turn tries one step of a diffrax solver, puts its end on the constraint manifold, and asks a diffrax step-size
 controller whether to keep it; the correction counts as error too. Steps end at the requested times, so what is saved
-has the accuracy of a step's end and closes to round-off. When an event's condition changes sign in a step, the step is
-shortened until it ends at the zero. The loop stops by itself at the first thing that is not a number. Under `vmap` all
-members step side by side, each with its own step length, until the last one has arrived.
+has the accuracy of a step's end and closes to round-off. A step that would end next to a singular attitude, where
+motions fork, is made shorter, so that the next one passes over it. When an event's condition changes sign in a step,
+the step is shortened until it ends at the zero. The loop stops by itself at the first thing that is not a number. Under
+`vmap` all members step side by side, each with its own step length, until the last one has arrived.
 
 With `record` the loop also keeps every accepted step, from which `_replay.py` gets derivatives.
 """
@@ -21,11 +22,13 @@ import numpy as np
 from jax import Array, lax
 
 from ._event import conditions, jump, rates_of_conditions
-from ._manifold import is_closed, nearest_state, open_limit, renewed, unknown_rows
+from ._manifold import Landing, as_it_is, is_closed, nearest_state, open_limit, renewed, unknown_rows
 from ._plan import Mode, Plan, Theta, field, split
 from ._results import RESULTS
 
 _TINY = 1e-13  # of the span of time: steps below it do not arrive, even if they are accepted, as at the fork of a fold
+_SHRUNK = 1e-2  # of what a row was at the start of a step: its end is next to a singular attitude
+_SHY = 3  # times in a row that such a step is made shorter instead of being kept
 _LOCATE = 80  # shortenings of a step that meets an event, at most
 
 
@@ -75,6 +78,8 @@ class Progress(eqx.Module):
     controller_state: Any
     output: Array  # number of the next one
     result: Any
+    shy: Array  # times in a row that a step was made shorter for where it ends
+    pivots: Array  # of the rows (`Landing`)
     counts: Counts
     g: Array  # the conditions of the events
     log: Log
@@ -106,15 +111,16 @@ class Attempt(eqx.Module):
     """One step: its end on the manifold and off it, error estimate, slopes, and what the next step starts with."""
 
     t1: Array
-    y: Array
+    end: Landing
     raw: Array
     error: Array
     k: Array
     solver_state: Any
     failed: Array
-    size: Array
-    left: Array
-    mode: Mode
+
+    @property
+    def y(self) -> Array:
+        return self.end.y
 
 
 def advance(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any, record: bool) -> tuple[Found, Steps | None]:
@@ -158,6 +164,8 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
         controller_state,
         jnp.asarray(1),
         result,
+        none,
+        jnp.zeros_like(mode.chosen),
         Counts(none, none, zero, zero),
         conditions(plan, theta, mode, t, y) if plan.events else jnp.zeros(0, y.dtype),
         log,
@@ -197,13 +205,9 @@ def _attempt(plan: Plan, theta: Theta, p: Progress, t1: Array) -> Attempt:
         plan.terms(), p.t, t1, p.y, (theta, p.mode), p.solver_state, made_jump=False
     )
     failed = outcome != diffrax.RESULTS.successful
-    y, size, left, mode = nearest_state(theta.model, raw, t1, p.mode) if plan.project else _as_it_is(raw, p.mode)
+    end = nearest_state(theta.model, raw, t1, p.mode) if plan.project else as_it_is(raw, p.mode)
     error = jnp.zeros_like(raw) if error is None else error
-    return Attempt(t1, y, raw, error, dense["k"], solver_state, jnp.asarray(failed), size, left, mode)
-
-
-def _as_it_is(y: Array, mode: Mode) -> tuple[Array, Array, Array, Mode]:
-    return y, jnp.zeros((), y.dtype), jnp.zeros((), y.dtype), mode
+    return Attempt(t1, end, raw, error, dense["k"], solver_state, jnp.asarray(failed))
 
 
 def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Progress:
@@ -215,14 +219,17 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     a = _attempt(plan, theta, p, jnp.where(land, end, p.t + jnp.where(left < 2.0 * p.h, 0.5 * left, p.h)))
     keep, h, controller_state = _judge(plan, theta, p, a)
     finite = jnp.isfinite(a.y).all()
-    keep, closed = keep & finite, a.left <= open_limit(a.y.dtype)
-    h = jnp.where(keep, jnp.where(land, jnp.maximum(h, p.h), h), jnp.where(finite, h, 0.25 * (a.t1 - p.t)))
+    keep, closed = keep & finite, a.end.left <= open_limit(a.y.dtype)
+    shy = _is_shy(plan, p, a, keep, land)
+    keep = keep & ~shy
+    shorter = jnp.where(finite, jnp.where(shy, 0.5 * (a.t1 - p.t), h), 0.25 * (a.t1 - p.t))
+    h = jnp.where(keep, jnp.where(land, jnp.maximum(h, p.h), h), shorter)
     took = keep & closed & going
-    fired, which, after = jnp.asarray(False), jnp.asarray(-1), (a.y, a.mode, p.g, a.solver_state)
+    fired, which, after = jnp.asarray(False), jnp.asarray(-1), (a.y, a.end.mode, p.g, a.solver_state)
     if knot is not None:  # the slopes change here
-        restart = lambda _: _restarted(plan, theta, a.mode, stop, a.y)
+        restart = lambda _: _restarted(plan, theta, a.end.mode, stop, a.y)
         a = eqx.tree_at(lambda a: a.solver_state, a, _once(took & knot & land, restart, a.solver_state))
-        after = (a.y, a.mode, p.g, a.solver_state)
+        after = (a.y, a.end.mode, p.g, a.solver_state)
     if plan.events:
         a, fired, which, after = _meet_events(plan, theta, p, a, took)
         land = land & ~fired
@@ -240,8 +247,8 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     counts = Counts(
         p.counts.tried + going,
         p.counts.accepted + took,
-        jnp.where(took, jnp.maximum(p.counts.error, a.left), p.counts.error),
-        jnp.where(took, jnp.maximum(p.counts.drift, a.size), p.counts.drift),
+        jnp.where(took, jnp.maximum(p.counts.error, a.end.left), p.counts.error),
+        jnp.where(took, jnp.maximum(p.counts.drift, a.end.size), p.counts.drift),
     )
     return Progress(
         where(took, jnp.where(at_stop, stop, a.t1), p.t),
@@ -249,9 +256,11 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         where(going, h, p.h),
         where(took, mode, p.mode),
         where(took, solver_state, _held(p, a)),
-        where(going, controller_state, p.controller_state),
+        where(going & ~shy, controller_state, p.controller_state),
         p.output + (took & land),
         RESULTS.where(going, result, p.result),
+        jnp.where(took, 0, p.shy + shy),
+        where(took, jnp.where(a.end.mode.stale | fired, 0.0, a.end.pivots), p.pivots),
         counts,
         where(took, g, p.g),
         _noted(p.log, a.t1, which, took & fired) if plan.events else p.log,
@@ -297,6 +306,17 @@ def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):
     return keep, t_end - t_next, state
 
 
+def _is_shy(plan: Plan, p: Progress, a: Attempt, keep: Array, land: Array) -> Array:
+    """Whether a step that could be kept had better end elsewhere.
+
+    Next to a singular attitude the rows hold the motion weakly and its branches are close to each other: steps that
+    start there are not accurate, get ever shorter, or leave on the wrong branch.
+    """
+    if plan.controller is None:
+        return jnp.asarray(False)
+    return keep & ~land & (p.shy < _SHY) & (a.end.pivots < _SHRUNK * p.pivots).any()
+
+
 def _outcome(plan: Plan, theta: Theta, ts: Array, p: Progress, a: Attempt, keep, closed, h, halt, arrived) -> Any:
     """What the attempt means for the run; the first thing that is wrong wins."""
     finite = jnp.isfinite(a.y).all()
@@ -336,13 +356,14 @@ def _meet_events(plan: Plan, theta: Theta, p: Progress, a: Attempt, took: Array)
     def act(value):
         y, on = jump(plan, theta, p.mode, which, a.t1, a.y)
         mode = renewed(theta.model, y, a.t1, unknown_rows(theta.model, on, y))
-        y, _, _, mode = nearest_state(theta.model, y, a.t1, mode) if plan.project else _as_it_is(y, mode)
+        end = nearest_state(theta.model, y, a.t1, mode) if plan.project else as_it_is(y, mode)
+        y, mode = end.y, end.mode
         g = conditions(plan, theta, mode, a.t1, y)
         side = jnp.sign(rates_of_conditions(plan, theta, mode, a.t1, y))
         g = jnp.where(jnp.arange(len(plan.events)) == which, side * np.finfo(y.dtype).tiny, g)
         return y, mode, g, _restarted(plan, theta, mode, a.t1, y)
 
-    return a, fired, which, _once(fired, act, (a.y, a.mode, g, a.solver_state))
+    return a, fired, which, _once(fired, act, (a.y, a.end.mode, g, a.solver_state))
 
 
 def _shorten(plan: Plan, theta: Theta, p: Progress, a: Attempt, g: Array) -> tuple[Attempt, Array]:

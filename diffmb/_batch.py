@@ -116,13 +116,13 @@ def _written_out(fun: Function, shapes: tuple, x64: bool, most: int) -> Straight
 def _kernel(fun: Function, shapes: tuple, batch: int) -> Callable[..., list[Array]] | None:
     """The program of samples side by side as one kernel, its own or that of the machine; None if arrays are better."""
     x64 = jax.config.jax_enable_x64  # pyright: ignore
-    if fun.pace is Pace.ONCE and batch == 1:
-        program = _written_out(fun, shapes, x64, MACHINE[1])
-        machine = by_machine(program) if program is not None and len(program.made) >= MACHINE[0] else None
-        if machine is not None:
-            return machine
-    program = _written_out(fun, shapes, x64, longest(fun.pace, isinstance(fun, Tangent | Cotangent)))
-    return None if program is None else program.over(batch)
+    once = fun.pace is Pace.ONCE and batch == 1
+    most = MACHINE[1] if once else longest(fun.pace, isinstance(fun, Tangent | Cotangent))
+    program = _written_out(fun, shapes, x64, most)
+    if program is None:
+        return None
+    machine = by_machine(program) if once and len(program.made) >= MACHINE[0] else None
+    return machine or program.over(batch)
 
 
 def _known(fun: Any) -> tuple[bytes | None, ...]:
@@ -316,5 +316,5 @@ def batch_last(fun: Callable[..., Any]) -> Callable[..., Any]:
 def lift(fun: Callable[..., Any], *args: Any) -> Any:
     """Calls a batch-last function on arguments without a batch axis."""
     looked_at = [with_known(x) if isinstance(x, Model) else x for x in args]
-    out = fun(*jax.tree.map(lambda x: jnp.asarray(x)[..., None], looked_at))
-    return jax.tree.map(lambda x: x[..., 0], out)
+    out = fun(*jax.tree.map(lambda x: lax.expand_dims(jnp.asarray(x), (np.ndim(x),)), looked_at))
+    return jax.tree.map(lambda x: lax.squeeze(x, (x.ndim - 1,)), out)

@@ -26,7 +26,7 @@ from ._configuration import Configuration
 from ._dynamics import project
 from ._loads import follows, with_connections
 from ._model import Model
-from ._pseudo_inverse import product
+from ._product import product
 from ._roots import newton, solve_matrix
 
 

@@ -11,6 +11,7 @@ without which a change that has left the manifold a little grows: at a fold by a
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +19,7 @@ from jax import Array, lax
 
 from ._kinematics import unit_quaternions
 from ._model import Model
-from ._motion import choose, nearest, openness, settle_once, settled_softly
+from ._motion import choose, openness, settle_once, settled_softly
 from ._plan import Mode, split
 from ._tiles import Pace, running
 
@@ -76,41 +77,51 @@ def renewed(model: Model, y: Array, t: Array, mode: Mode) -> Mode:
         return Mode(*lax.while_loop(lambda carry: carry[1], anew, (mode.chosen, mode.stale)), mode.on)
 
 
-def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> tuple[Array, Array, Array, Mode]:
-    """The state, the size of the correction, what stays open (m or rad), and the mode for what follows."""
+class Landing(eqx.Module):
+    """A state, the size of the correction, what stays open (m or rad), the mode for what follows, and what of each row
+    is independent of those before it (the pivots of A: zero where it is not known)."""
+
+    y: Array
+    size: Array
+    left: Array
+    mode: Mode
+    pivots: Array
+
+
+def as_it_is(y: Array, mode: Mode) -> Landing:
     zero = jnp.zeros((), y.dtype)
+    return Landing(y, zero, zero, mode, jnp.zeros_like(mode.chosen))
+
+
+def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> Landing:
     q, v, z = split(model, y)
     if not model.nc:
-        return jnp.concatenate([unit_quaternions(model, q), v, z]), zero, zero, mode
+        return as_it_is(jnp.concatenate([unit_quaternions(model, q), v, z]), mode)
     mask = row_mask(model, mode.on, q)
 
     def once(carry):
-        q, v, _, _, _, first, count = carry
+        q, v, _, _, first, count = carry
         with running(Pace.OFTEN):
-            factors = nearest(model, mode.chosen, q, t)
-            q, v, size, left = settle_once(model, mode.chosen, mask, factors, q, v, t)
-        return q, v, size, left, factors.independence, jnp.where(count == 0, size, first), count + 1
+            q, v, size, *about = settle_once(model, mode.chosen, mask, q, v, t)
+        return q, v, size, tuple(about), jnp.where(count == 0, size, first), count + 1
 
-    unsettled = lambda carry: (carry[2] > _settled(y.dtype)) & (carry[6] < _PASSES)
-    start = (q, v, zero + 1.0, zero, zero + 1.0, zero, jnp.asarray(0))
-    q, v, _, left, rank, first, _ = lax.while_loop(unsettled, once, start)
+    unsettled = lambda carry: (carry[2] > _settled(y.dtype)) & (carry[5] < _PASSES)
+    zero = jnp.zeros((), y.dtype)
+    start = (q, v, zero + 1.0, (zero, zero + 1.0, jnp.zeros_like(mode.chosen)), zero, jnp.asarray(0))
+    q, v, _, (left, rank, pivots), first, _ = lax.while_loop(unsettled, once, start)
     poor = (rank < _DEPENDENT) | (left > _implied(y.dtype))
-    return jnp.concatenate([q, v, z]), first, left, Mode(mode.chosen, poor, mode.on)
+    return Landing(jnp.concatenate([q, v, z]), first, left, Mode(mode.chosen, poor, mode.on), pivots)
 
 
 @running(Pace.OFTEN)
 def nearest_change(model_of: Callable, moving: Any, moved: Any, mode: Mode, t: Array, y: Array, dy: Array) -> Array:
     """(1): the change of a state y on the manifold when its rows change with `moving` by `moved`; linear in both."""
 
-    model, factors = model_of(moving), None
-    if model.nc:
-        factors = lax.stop_gradient(nearest(model, mode.chosen, split(model, y)[0], t))
-
     def put_right(moving: Any, y: Array) -> Array:
         model = model_of(moving)
         q, v, z = split(model, y)
-        if factors is None:
+        if not model.nc:
             return jnp.concatenate([unit_quaternions(model, q), v, z])
-        return jnp.concatenate([*settled_softly(model, mode.chosen, factors, q, v, t), z])
+        return jnp.concatenate([*settled_softly(model, mode.chosen, q, v, t), z])
 
     return jax.jvp(put_right, (moving, y), (moved, dy))[1]

@@ -21,7 +21,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from ._batch import ImplicitRule, apply, apply_implicit, batch_last, entries_of, lift
 from ._closure import all_rows, jacobian_rows, positions, rate_rows, rates, row_loads, row_values
@@ -31,8 +31,7 @@ from ._follow import follower_loads, response, rows_among, slopes, with_multipli
 from ._kinematics import moved, qdot, unit_quaternions
 from ._loads import connection_loads, follows, with_connections
 from ._model import Model
-from ._pseudo_inverse import product
-from ._saddle import by_rows, choose_rows, chosen_by_rows, pick, prepare_chosen, put
+from ._saddle import Chosen, by_rows, choose_rows, chosen_by_rows, pick, prepare_chosen, put
 from ._spatial._inertia import inertia_times
 from ._spatial._vector import dot
 from ._sweep import each, take
@@ -312,35 +311,24 @@ def openness(model: Model, q: Array, v: Array, t: Array, mask: Array) -> tuple[A
     return largest(phi), largest(rate)
 
 
-class Nearest(eqx.Module):
-    """(3) at some (q, t): W^-1 G_e^T and A^-1, and how independent the rows are (`Chosen.independence`).
+def _nearest(model: Model, chosen: Array, q: Array, t: Array) -> Chosen:
+    """The factors of (3).
 
     Near a singular attitude a row may shrink to nothing; there round-off in q would become an error in v (eps / row^2),
     so rows that are below a three-thousandth of the largest are followed softly. They stay closed all the same, as they
     hardly see it.
     """
-
-    Z: Array
-    A_inverse: Array
-    independence: Array
-
-    def step(self, b: Array) -> Array:
-        """The x of G_e x = b that is shortest in the metric of W, as well as the condition of A lets it."""
-        return product(self.Z, product(self.A_inverse, b))
+    return lax.stop_gradient(_factors(model, chosen, q, t, _SOFT))
 
 
 @batch_last
-def nearest(model: Model, chosen: Array, q: Array, t: Array) -> Nearest:
-    factors = _factors(model, chosen, q, t, _SOFT)
-    return Nearest(factors.Z, factors.A_inverse, factors.independence())
-
-
-@batch_last
-def settle_once(model: Model, chosen: Array, mask: Array, factors: Nearest, q: Array, v: Array, t: Array):
-    """(3), once: q, v, the largest step in them, and the largest |phi| left in any row.
+def settle_once(model: Model, chosen: Array, mask: Array, q: Array, v: Array, t: Array):
+    """(3), once: q, v, the largest step in them, the largest |phi| left in any row, how independent the rows are, and
+    what is left of each when those before it are taken out.
 
     With the factors of the first q, q is put right twice and v once, at the new q.
     """
+    factors = _nearest(model, chosen, q, t)
     step = factors.step(-pick(model, apply(_open, model, q, v, t)[0], chosen))
     q = moved(model, q, step)
     phi, rate = apply(_open, model, q, v, t)
@@ -348,7 +336,7 @@ def settle_once(model: Model, chosen: Array, mask: Array, factors: Nearest, q: A
     q = moved(model, q, factors.step(-pick(model, phi, chosen)))
     largest = lambda x: jnp.abs(x).max(0, initial=0.0)
     size = jnp.maximum(largest(step), largest(change) / (1.0 + largest(v)))
-    return q, v + change, size, largest(mask * phi)
+    return q, v + change, size, largest(mask * phi), factors.independence(), factors.A.pivots
 
 
 @jax.custom_jvp
@@ -361,9 +349,10 @@ _change.defjvp(lambda x, dx: (jnp.zeros_like(x[0]), dx[0]))
 
 
 @batch_last
-def settled_softly(model: Model, chosen: Array, factors: Nearest, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+def settled_softly(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
     """(q, v) as they are, on the manifold already; they change as the nearest state does, for changes that have left
     the manifold by little: the factors are taken for constant."""
+    factors = _nearest(model, chosen, q, t)
     phi = _phi(model, configuration(model, q, t), q, t)
     q = moved(model, q, factors.step(-pick(model, _change(phi), chosen)))
     c = configuration(model, q, t)

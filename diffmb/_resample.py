@@ -86,6 +86,6 @@ def _closed(model: Model, t: Array, y: Array, on: Array | None) -> Array:
         return y
     still = lax.stop_gradient((model, y, t))
     mode = renewed(*still, unknown_rows(model, on, y))
-    near = nearest_state(*still, mode)[0]
+    near = nearest_state(*still, mode).y
     q, v, z = split(model, lax.stop_gradient(near) + (y - still[1]))
     return jnp.concatenate([*settled(model, mode.chosen, q, v, t), z])

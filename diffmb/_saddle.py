@@ -36,9 +36,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ._definite import Definite, definite
 from ._dynamics import composite, mass_solver
 from ._model import Model
-from ._pseudo_inverse import inverse, pivoted_cholesky, product, pseudo_inverse
+from ._product import product
+from ._pseudo_inverse import pivoted_cholesky, pseudo_inverse
 from ._sweep import take
 from ._topology import Topology
 
@@ -93,7 +95,7 @@ class Speeds(eqx.Module):
     G_plus: Array
     M: Array
     P: Array
-    Q_inverse: Array
+    Q: Definite
 
     def redundant(self, b: Array) -> Array:
         return _twice(lambda b: product(self.G, product(self.G_plus, b)), b)
@@ -106,7 +108,7 @@ class Speeds(eqx.Module):
         x = x + product(self.G_plus, b2 - product(self.G, x))
         for _ in range(2):
             rest = b1 - product(self.M, x)
-            x = x + product(self.P, product(self.Q_inverse, product(self.P, rest)))
+            x = x + product(self.P, self.Q.solve(product(self.P, rest)))
         rest = b1 - product(self.M, x)
         lam = product(jnp.swapaxes(self.G_plus, 0, 1), rest)
         missing = rest - product(jnp.swapaxes(self.G, 0, 1), lam)
@@ -125,32 +127,34 @@ class Chosen(eqx.Module):
 
     G: Array
     Z: Array
-    A_inverse: Array
+    A: Definite
     found: Array
     D: Array
-    W_inverse: Array | None  # by speeds
+    W: Definite | None  # by speeds
     S: Array
     J: Array
     topology: Topology = eqx.field(static=True)
 
     def solve(self, b1: Array, b2: Array) -> tuple[Array, Array]:
-        if self.W_inverse is None:
+        if self.W is None:
             return self.resolve(mass_solver(self.topology)(self.S, self.J, b1[:, None])[:, 0], b2)
         right = b1 + product(jnp.swapaxes(self.G, 0, 1), self.D * self.found * b2)
-        return self.resolve(product(self.W_inverse, right), b2)
+        return self.resolve(self.W.solve(right), b2)
 
     def resolve(self, a: Array, b2: Array) -> tuple[Array, Array]:
-        lam = product(self.A_inverse, product(self.G, a) - b2)
+        lam = self.A.solve(product(self.G, a) - b2)
         x = a - product(self.Z, lam)
-        more = product(self.A_inverse, product(self.G, x) - b2 + (self.found - 1.0) * lam)
+        more = self.A.solve(product(self.G, x) - b2 + (self.found - 1.0) * lam)
         return x - product(self.Z, more), lam + more
 
+    def step(self, b: Array) -> Array:
+        """The x of G_e x = b that is shortest in the metric of W, as well as the condition of A lets it."""
+        return product(self.Z, self.A.solve(b))
+
     def independence(self) -> Array:
-        """The smallest sin^2 of the angle between a row and the others, (batch,); 1 if there are none."""
-        diagonal = lambda A: (A * jnp.eye(A.shape[0], dtype=A.dtype)[..., None]).sum(1)
-        A = product(self.G, self.Z)
-        own = jnp.where(self.found > 0, diagonal(A) * diagonal(self.A_inverse), 1.0)
-        return (1.0 / own).min(0, initial=1.0)
+        """The smallest sin^2 of the angle between a row and those before it, (batch,); 1 if there are none."""
+        own = (self.A.A * jnp.eye(self.A.A.shape[0], dtype=self.A.A.dtype)[..., None]).sum(1)
+        return jnp.where(self.found > 0, self.A.pivots / own, 1.0).min(0, initial=1.0)
 
 
 def choose_rows(model: Model, S: Array, J: Array, G: Array) -> Array:
@@ -162,7 +166,7 @@ def choose_rows(model: Model, S: Array, J: Array, G: Array) -> Array:
         A = product(own, mass_solver(model.topology)(S, J, turned))
     else:
         W = _weighted(composite(model.topology, S, J), own, jnp.ones_like(own[:, 0]))[0]
-        A = product(product(own, inverse(W)), turned)
+        A = product(own, definite(W).solve(turned))
     _, found, order = pivoted_cholesky(A, min(own.shape[:2]))
     order = jnp.where(found, order, -1.0)
     if model.candidates is None:
@@ -212,11 +216,11 @@ def prepare_chosen(
     """The factors for independent rows G_e; `many`: by speeds. `Z`: M^-1 G_e^T, if it is known. `damping`, squared and
     times the largest entry, is added to the diagonal of A: rows that hold next to nothing are then followed softly."""
     D = jnp.zeros_like(found)
-    W_inverse = None
+    factors = None
     if many:
         W, D = _weighted(composite(topology, S, J), G, found)
-        W_inverse = inverse(W)
-        Z = product(W_inverse, jnp.swapaxes(G, 0, 1))
+        factors = definite(W)
+        Z = factors.solve(jnp.swapaxes(G, 0, 1))
     elif Z is None:
         Z = mass_solver(topology)(S, J, jnp.swapaxes(G, 0, 1))
     one = jnp.eye(G.shape[0], dtype=G.dtype)[..., None]
@@ -224,7 +228,7 @@ def prepare_chosen(
     if damping:
         A = A + one * damping**2 * (A * one).max((0, 1))
     A = A + one * (1.0 - found)[:, None]
-    return Chosen(G, Z, inverse(A), found, D, W_inverse, S, J, topology)
+    return Chosen(G, Z, definite(A), found, D, factors, S, J, topology)
 
 
 def prepare_rows(topology: Topology, S: Array, J: Array, G: Array, Z: Array) -> Rows:
@@ -240,7 +244,7 @@ def prepare_speeds(topology: Topology, S: Array, J: Array, G: Array) -> Speeds:
     P = one - product(G_plus, G)
     scale = (M * one).sum((0, 1)) / topology.nv
     Q = product(product(P, M), P) + scale * (one - P)
-    return Speeds(G, G_plus, M, P, inverse(Q))
+    return Speeds(G, G_plus, M, P, definite(Q))
 
 
 def prepare(topology: Topology, S: Array, J: Array, G: Array) -> Rows | Speeds:

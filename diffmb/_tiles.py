@@ -94,7 +94,7 @@ def stored(fun: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def one_kernel(fun: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], jax.Array]:
+def one_kernel(fun: Callable[[jax.Array], Any]) -> Callable[[jax.Array], Any]:
     """`fun`, a loop of elementwise operations on one small array, as a single kernel on CPU.
 
     XLA does so with loops below a kilobyte by itself. Above, each turn starts four or five kernels: the inverse of 7
@@ -102,7 +102,7 @@ def one_kernel(fun: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], j
     general: XLA ends the process where it meets operations that such a kernel cannot hold.
     """
 
-    def call(x: jax.Array) -> jax.Array:
+    def call(x: jax.Array) -> Any:
         if not 0 < x.size <= _SMALL or not jax.__version__.startswith(_MARKED):
             return fun(x)
         with set_xla_metadata(inlineable="false", xla_cpu_small_call="true"):

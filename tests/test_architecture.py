@@ -37,6 +37,8 @@ ORDER = (
     "_tiles",
     "_functions",
     "_batch",
+    "_product",
+    "_definite",
     "_pseudo_inverse",
     "_walk",
     "_sweep",

@@ -1,12 +1,15 @@
-"""Small inverses and products, whose programs depend on how many numbers there are: against numpy, with derivatives."""
+"""Small systems and products, whose programs depend on how many numbers there are: against numpy, with derivatives."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxpr_as_fun
 
-from diffmb._pseudo_inverse import inverse, product
+from diffmb._definite import definite
+from diffmb._product import product
 from diffmb._spatial._vector import combine
+from diffmb._straight._kernel import straight
 
 
 def _definite(rows, batch, seed=0):
@@ -14,22 +17,57 @@ def _definite(rows, batch, seed=0):
     return A @ A.transpose(0, 2, 1) + rows * np.eye(rows)
 
 
+def _last(A):
+    return jnp.asarray(np.moveaxis(A, 0, -1))
+
+
 @pytest.mark.parametrize("rows, batch", [(0, 1), (1, 1), (3, 1), (7, 1), (21, 1), (90, 1), (95, 1), (7, 5), (5, 64)])
-def test_inverse(rows, batch):
+def test_definite_systems(rows, batch):
+    """Solutions for one and for several right-hand sides, and the pivots of an elimination row after row."""
     A = _definite(rows, batch)
-    found = jax.jit(inverse)(jnp.asarray(A.transpose(1, 2, 0)))
-    np.testing.assert_allclose(np.moveaxis(np.asarray(found), -1, 0), np.linalg.inv(A), rtol=1e-11, atol=1e-13)
+    b = np.random.default_rng(5).standard_normal((batch, rows, 2))
+    solve = jax.jit(lambda A, b: (definite(A).solve(b), definite(A).solve(b[:, 0]), definite(A).pivots))
+    several, one, pivots = solve(_last(A), _last(b))
+    expected = np.linalg.solve(A, b)
+    np.testing.assert_allclose(np.moveaxis(several, -1, 0), expected, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(np.moveaxis(one, -1, 0), expected[..., 0], rtol=1e-11, atol=1e-13)
+    own = np.linalg.cholesky(A).diagonal(axis1=1, axis2=2) ** 2
+    np.testing.assert_allclose(np.moveaxis(pivots, -1, 0), own, rtol=1e-11)
 
 
-def test_inverse_under_transformations():
-    A, dA = (jnp.asarray(_definite(7, 6, seed).transpose(1, 2, 0)) for seed in (1, 2))
-    one_by_one = jax.vmap(lambda a: inverse(a[..., None])[..., 0], 2, 2)(A)
-    np.testing.assert_allclose(one_by_one, inverse(A), rtol=1e-13, atol=1e-15)
-    slope = jax.jvp(inverse, (A,), (dA,))[1]
-    near = (inverse(A + 1e-5 * dA) - inverse(A - 1e-5 * dA)) / 2e-5
-    np.testing.assert_allclose(slope, near, rtol=1e-6, atol=1e-8)
-    back = jax.vjp(inverse, A)[1](near)[0]
-    np.testing.assert_allclose((back * dA).sum(), (slope * near).sum(), rtol=1e-12)
+def test_definite_systems_number_by_number():
+    """Written out, the same; and what is zero in a band matrix costs nothing."""
+    solve = lambda A, b: (definite(A).solve(b), definite(A).pivots)
+    A, b = _last(_definite(12, 1)), _last(np.random.default_rng(6).standard_normal((1, 12)))
+    band = np.abs(np.subtract.outer(np.arange(12), np.arange(12)))[..., None] <= 2
+    for fun in (solve, lambda A, b: solve(A * band, b)):
+        kernel = straight(jax.make_jaxpr(fun)(A, b), 10_000)
+        for found, expected in zip(jax.jit(kernel.over(1))(A, b), fun(A, b), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert len(kernel.made) == 12 + 21 + 2 * (1 + 10 * 3) + 12 + 4 * 21  # D^-1, L, what is left; D^-1 y, and twice L
+
+
+def test_definite_systems_under_transformations():
+    A, dA = (_last(_definite(7, 6, seed)) for seed in (1, 2))
+    b, db = (_last(np.random.default_rng(seed).standard_normal((6, 7, 2))) for seed in (3, 4))
+    solve = lambda A, b: definite(A).solve(b)
+    alone = jax.vmap(lambda A, b: solve(A[..., None], b[..., None])[..., 0], 2, 2)
+    np.testing.assert_allclose(alone(A, b), solve(A, b), rtol=1e-12, atol=1e-14)
+    shared = jax.vmap(lambda b: solve(A[..., :1], b[:, None]), 1, 1)(b)
+    np.testing.assert_allclose(shared[:, :, 0], solve(A[..., :1], b), rtol=1e-12, atol=1e-14)
+    along = lambda s: solve(A + s * dA, b + s * db)
+    slope = lambda s: jax.jvp(along, (s,), (1.0,))[1]
+    near = lambda f: (f(1e-5) - f(-1e-5)) / 2e-5
+    np.testing.assert_allclose(slope(0.0), near(along), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(jax.jvp(slope, (0.0,), (1.0,))[1], near(slope), rtol=1e-6, atol=1e-8)
+    found, pull = jax.vjp(solve, A, b)
+    Abar, bbar = pull(found)
+    np.testing.assert_allclose((Abar * dA).sum() + (bbar * db).sum(), (slope(0.0) * found).sum(), rtol=1e-12)
+    turned = jaxpr_as_fun(jax.make_jaxpr(lambda A: jax.vjp(solve, A, b)[1](found)[0])(A))  # differentiated again
+    further = lambda s: turned(A + s * dA)[0]
+    np.testing.assert_allclose(jax.jvp(further, (0.0,), (1.0,))[1], near(further), rtol=1e-6, atol=1e-8)
+    few = jax.vjp(lambda b: solve(A, b), b[..., :1])[1](found)[0]
+    np.testing.assert_allclose(few, bbar.sum(-1, keepdims=True), rtol=1e-12)
 
 
 @pytest.mark.parametrize("batch", [1, 5, 64])

@@ -10,7 +10,8 @@ from jax.extend.core import jaxpr_as_fun
 
 import diffmb as mb
 from diffmb import _batch, _motion
-from diffmb._pseudo_inverse import inverse, pivoted_cholesky
+from diffmb._definite import definite
+from diffmb._pseudo_inverse import pivoted_cholesky
 from diffmb._spatial._vector import cross, dot, matmul, matvec, outer
 from diffmb._straight._graph import Graph, TooLong
 from diffmb._straight._kernel import Straight, straight
@@ -62,7 +63,7 @@ RULES = {
     "triangle above": (lambda s, a: jax.scipy.linalg.solve_triangular(s, a), S, A),
     "triangle on the right": (lambda s, a: lax.linalg.triangular_solve(s, a.T, lower=True), S, A),
     "triangle turned": (lambda s, a: lax.linalg.triangular_solve(s, a, left_side=True, transpose_a=True), S, A),
-    "inverse": (lambda s: inverse(s[..., None]), S),
+    "systems": (lambda s, a: definite(s[..., None]).solve(a[..., None]), S, A),
     "pivots": (lambda a: pivoted_cholesky((a @ a.T)[..., None]), A),
     "short products": (lambda a, b: (matmul(a[..., None], b[..., None]), matvec(a[..., None], b[:, :1])), A, B),
     "dot products": (lambda a: (dot(a[0], a[1]), dot(a, a), outer(a[0], a[1])), A),
@@ -218,8 +219,7 @@ def test_motion(mechanism):
     def everything(model, q, v):
         vd, back = jax.vjp(rates, model, q, v)
         forward = jax.jvp(lambda q, v: rates(model, q, v), (q, v), (v, q))[1]
-        factors = _motion.nearest(model, chosen, q + 1e-4, t)
-        settled = factors, _motion.settle_once(model, chosen, mask, factors, q + 1e-4, v + 1e-3, t)
+        settled = _motion.settle_once(model, chosen, mask, q + 1e-4, v + 1e-3, t)
         return vd, back(jnp.cos(vd)), forward, settled, _motion.choose(model, q, t, mask)
 
     program = jax.make_jaxpr(everything)(model, q, v)
@@ -230,10 +230,11 @@ def test_motion(mechanism):
         assert straight(own, 100_000) is not None
     ways = []
     many = lambda model, q, v: jax.vmap(lambda s: everything(model, q, v * s))(1.0 + 0.1 * jnp.arange(3.0))
-    for most, machine in ((0, None), (100_000, None), (0, (0, 100_000))):
+    arrays, kernels, machine = (0, (0, 0)), (100_000, (200_000, 100_000)), (0, (0, 100_000))
+    for most, once in (arrays, kernels, machine):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_batch, "longest", lambda *_: most)
-            patch.setattr(_batch, "MACHINE", machine or (100_000, 0))
+            patch.setattr(_batch, "MACHINE", once)
             jax.clear_caches()
             with running(Pace.ONCE):
                 ways.append(jax.tree.leaves(jax.jit(lambda *x: (everything(*x), many(*x)))(model, q, v)))

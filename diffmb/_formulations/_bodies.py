@@ -23,10 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from .._definite import definite
 from .._joints._locate import pose_misfit
 from .._kinematics import retract
 from .._model import JointGroup, Model
-from .._pseudo_inverse import inverse
 from .._spatial._inertia import inertia_about, inertia_matrix
 from .._spatial._pose import Pose
 from .._spatial._twist import carry_columns, carry_motion, cross_motion
@@ -109,7 +109,8 @@ def left_inverse(model: Model, S: Array) -> Array:
 
 def small_inverse(A: Array) -> Array:
     """Inverses of positive definite matrices (n, w, w)."""
-    return jnp.moveaxis(inverse(jnp.moveaxis(A, 0, -1)), -1, 0)
+    one = jnp.eye(A.shape[-1], dtype=A.dtype)[..., None]
+    return jnp.moveaxis(definite(jnp.moveaxis(A, 0, -1)).solve(one), -1, 0)
 
 
 def adjoint(X: Pose) -> Array:

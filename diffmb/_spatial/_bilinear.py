@@ -120,13 +120,15 @@ class Contraction:
 
 @lru_cache(maxsize=1024)
 def _terms_of(names: tuple[str, str, str], lengths: tuple[tuple[str, int], ...]) -> tuple:
-    index, sizes = [n for n, _ in lengths], dict(lengths)
-    found = []
-    for place in np.ndindex(*(n for _, n in lengths)):
-        at = dict(zip(index, place, strict=True))
-        flat = (int(np.ravel_multi_index([at[n] for n in own], [sizes[n] for n in own])) if own else 0 for own in names)
-        found.append((*flat, 1.0))
-    return tuple(found)
+    sizes = dict(lengths)
+    at = dict(zip(sizes, np.indices(tuple(sizes.values())).reshape(len(sizes), -1), strict=True))
+    flat = []
+    for own in names:
+        place = np.zeros(math.prod(sizes.values()), int)
+        for n in own:
+            place = place * sizes[n] + at[n]
+        flat.append(place.tolist())
+    return tuple((*places, 1.0) for places in zip(*flat, strict=True))
 
 
 Kind = Sparse | Contraction
@@ -141,7 +143,9 @@ def bilinear(kind: Kind, a: Array, b: Array) -> Array:
     dtype = jnp.result_type(a, b)
 
     def align(x, rank):
-        return x.reshape(x.shape[:rank] + (1,) * (behind - (x.ndim - rank)) + x.shape[rank:]).astype(dtype)
+        if x.ndim - rank < behind:
+            x = lax.expand_dims(x, range(rank, rank + behind - (x.ndim - rank)))
+        return x if x.dtype == dtype else x.astype(dtype)
 
     return bilinear_p.bind(align(a, first), align(b, second), kind=kind, lead=0)
 
@@ -273,7 +277,8 @@ ad.defbilinear(bilinear_p, _transpose((1, 0, 2), 0), _transpose((2, 0, 1), 1))
 
 def _batch(operands, dims, *, kind: Kind, lead: int):
     """A mapped axis becomes one more leading axis."""
-    moved = [x[None] if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
+    front = lambda x, d: lax.expand_dims(x, (0,)) if d is None else x if d == 0 else jnp.moveaxis(x, d, 0)
+    moved = [front(x, d) for x, d in zip(operands, dims, strict=True)]
     return bilinear_p.bind(*moved, kind=kind, lead=lead + 1), 0
 
 

@@ -11,7 +11,7 @@ not vectorise. Operands broadcast along the batch, so a constant may carry a tra
 from collections.abc import Sequence
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from ._bilinear import WIDE, Contraction, Sparse, bilinear
 
@@ -21,13 +21,14 @@ _FEW = 2048  # terms up to which a sum beats a call of the library, which takes 
 def stack(parts: Sequence, axis: int = 0) -> Array:
     """Stacks components that need not have the same batch axes (a plain `0.0` will do)."""
     shape = jnp.broadcast_shapes(*(jnp.shape(p) for p in parts))
-    return jnp.stack([jnp.broadcast_to(p, shape) for p in parts], axis)
+    return jnp.stack([p if jnp.shape(p) == shape else jnp.broadcast_to(p, shape) for p in parts], axis)
 
 
 def join(*parts: Array) -> Array:
     """Concatenates component axes (angular above linear, say) over a common batch."""
     batch = jnp.broadcast_shapes(*(p.shape[1:] for p in parts))
-    return jnp.concatenate([jnp.broadcast_to(p, p.shape[:1] + batch) for p in parts])
+    spread = lambda p: p if p.shape[1:] == batch else jnp.broadcast_to(p, p.shape[:1] + batch)
+    return jnp.concatenate([spread(p) for p in parts])
 
 
 def _contraction(out: str, first: str, second: str, a: Array, b: Array, apart: bool = False) -> Array:
@@ -97,8 +98,9 @@ def eye(size: int, like: Array) -> Array:
 
 def skew(a: Array) -> Array:
     """Matrix of `cross(a, .)`."""
-    zero = jnp.zeros_like(a[0])
-    return stack([stack([zero, -a[2], a[1]]), stack([a[2], zero, -a[0]]), stack([-a[1], a[0], zero])])
+    x, y, z = (lax.slice_in_dim(a, k, k + 1) for k in range(3))
+    zero = jnp.zeros_like(x)
+    return jnp.concatenate([zero, -z, y, z, zero, -x, -y, x, zero]).reshape(3, *a.shape)
 
 
 def sin_cos(angle: Array) -> tuple[Array, Array]:

@@ -78,10 +78,13 @@ class Graph:
         values = np.asarray(values)
         if values.dtype == jax.dtypes.float0:  # what has no derivative: nobody looks at it
             values = np.zeros(values.shape, bool)
-        if values.size == 0:
-            return np.zeros(values.shape, int)
-        distinct, where = np.unique(values, return_inverse=True)
-        return np.array([self.constant(v) for v in distinct], int)[where.ravel()].reshape(values.shape)
+        known: dict[Any, int] = {}  # by their bytes: -0.0 is not 0.0
+        size, whole = values.dtype.itemsize, values.tobytes()
+        parts = [whole[k : k + size] for k in range(0, len(whole), size)]
+        for part, value in zip(parts, values.ravel(), strict=True):
+            if part not in known:
+                known[part] = self.constant(value)
+        return np.array([known[part] for part in parts], int).reshape(values.shape)
 
     def value(self, number: Place) -> Any:
         """What a number is if it is known, else None."""
