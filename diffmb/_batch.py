@@ -231,11 +231,14 @@ def _flat(fun: Callable[..., Any], structure: Any) -> _Flat:
     return _Flat(fun, structure, tuple(known_leaves(jax.tree.unflatten(structure, range(structure.num_leaves)))))
 
 
-def apply(fun: Callable[..., Any], *args: Any) -> Any:
-    """Applies a function written for batch-last pytrees to batch-last pytrees, as one primitive."""
+def apply(fun: Callable[..., Any], *args: Any, like: Callable[..., Any] | None = None) -> Any:
+    """Applies a function written for batch-last pytrees to batch-last pytrees, as one primitive.
+
+    Its derivatives are those of `like`: another way to the same result, which need not be computed without them."""
     leaves, structure = jax.tree.flatten(args)
     flat = _flat(fun, structure)
-    return _restore(flat, leaves, call(Explicit(flat, pace.get()), *leaves))
+    other = None if like is None else _flat(like, structure)
+    return _restore(flat, leaves, call(Explicit(flat, pace.get(), other), *leaves))
 
 
 def apply_implicit(fun: Callable[..., Any], rule: "ImplicitRule", *args: Any) -> Any:

@@ -95,7 +95,7 @@ def _factors(graph: Graph, params: dict, A: np.ndarray) -> list[np.ndarray]:
         for k in range(m):
             pivots[k, z] = left[k, k]
             F[k, k, z] = graph.div(one, left[k, k])
-            below = [i for i in range(k + 1, m) if graph.simple.get(left[i, k]) != 0]
+            below = [i for i in range(k + 1, m) if left[i, k] not in graph.zeros]
             for i in below:
                 F[i, k, z] = graph.mul(left[i, k], F[k, k, z])
             for i in below:
@@ -127,7 +127,7 @@ def _substituted(graph: Graph, params: dict, A: np.ndarray, F: np.ndarray, b: np
     """Number by number."""
     m, batch = F.shape[0], max(F.shape[-1], b.shape[-1])
     x = np.broadcast_to(b, (*b.shape[:-1], batch)).copy()
-    filled = lambda numbers: [n for n in range(m) if graph.simple.get(numbers[n]) != 0]
+    filled = lambda numbers: [n for n in range(m) if numbers[n] not in graph.zeros]
     for z in range(batch):
         L = F[..., min(z, F.shape[-1] - 1)]
         before = [[k for k in filled(L[i]) if k < i] for i in range(m)]

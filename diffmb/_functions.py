@@ -26,6 +26,7 @@ class Explicit:
 
     call: Callable[..., Arrays]
     pace: Pace = Pace.UNKNOWN
+    like: Callable[..., Arrays] | None = None  # the same function, from which derivatives are to be taken
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +95,10 @@ class Tangent:
             full = list(x)
             for k, value in zip(moving, x_moving, strict=True):
                 full[k] = value
-            implicit = isinstance(self.of, Implicit)
-            return self.of.residual(tuple(full), y, ready) if implicit else evaluated(self.of, *full)
+            if isinstance(self.of, Implicit):
+                return self.of.residual(tuple(full), y, ready)
+            like = getattr(self.of, "like", None)
+            return evaluated(self.of if like is None else Explicit(like), *full)
 
         return partial, tuple(jnp.broadcast_to(x[k], dx.shape) for k, dx in zip(moving, like, strict=True))
 

@@ -348,13 +348,20 @@ def _change(x: Array) -> Array:
 _change.defjvp(lambda x, dx: (jnp.zeros_like(x[0]), dx[0]))
 
 
-@batch_last
-def settled_softly(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
-    """(q, v) as they are, on the manifold already; they change as the nearest state does, for changes that have left
-    the manifold by little: the factors are taken for constant."""
+def _as_they_are(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+    return q, v
+
+
+def _put_right(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
     factors = _nearest(model, chosen, q, t)
     phi = _phi(model, configuration(model, q, t), q, t)
     q = moved(model, q, factors.step(-pick(model, _change(phi), chosen)))
     c = configuration(model, q, t)
     rate = _rate(model, c, q, v, twists(model, c, q, v, t)[0], t)
     return q, v + factors.step(-pick(model, _change(rate), chosen))
+
+
+def settled_softly(model: Model, chosen: Array, q: Array, v: Array, t: Array) -> tuple[Array, Array]:
+    """(q, v) as they are, on the manifold already; they change as the nearest state does, for changes that have left
+    the manifold by little: the factors are taken for constant."""
+    return lift(lambda *x: apply(_as_they_are, *x, like=_put_right), model, chosen, q, v, t)

@@ -231,10 +231,12 @@ def _straight(graph: Graph, p: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray
         return x.reshape(math.prod((*ahead, *behind)), math.prod(own))
 
     found = []
-    zero = graph.constant(np.zeros((), p["avals"][0].dtype))
+    zero, zeros = graph.constant(np.zeros((), p["avals"][0].dtype)), graph.zeros
     for x, y in zip(rows(a, first).tolist(), rows(b, second).tolist(), strict=True):
         sums: dict[int, int] = {}
         for i, j, k, factor in kind.terms:
+            if x[j] in zeros or y[k] in zeros:
+                continue
             term = graph.mul(x[j], y[k])
             if abs(factor) != 1:
                 term = graph.mul(graph.constant(np.asarray(abs(factor), graph.numbers[term].dtype)), term)

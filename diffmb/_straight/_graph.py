@@ -7,8 +7,8 @@ once, and 0 + x, 1 x, 0 x and their like are no operations: a product with a mat
 it concerns.
 """
 
-from collections.abc import Iterable
-from itertools import zip_longest
+from collections.abc import Iterable, Sequence
+from itertools import repeat, zip_longest
 from typing import Any, NamedTuple, no_type_check
 
 import jax
@@ -38,12 +38,13 @@ class Graph:
     def __init__(self, most: int):
         self.numbers: list[Number] = []
         self.known: dict[Any, int] = {}
-        self.simple: dict[Place, int] = {}  # constants that are 0, 1 or -1
+        self.fixed: dict[Place, Any] = {}  # constants, with what they are
+        self.simple: dict[Place, int] = {}  # those that are 0, 1 or -1
+        self.zeros: set[Place] = set()
+        self.turned: dict[Place, int] = {}  # x for each -x
         self.room = most
 
     def _new(self, key: Any, number: Number) -> int:
-        if key in self.known:
-            return self.known[key]
         if number.primitive is not None:
             self.room -= 1
             if self.room < 0:
@@ -69,9 +70,15 @@ class Graph:
 
     def constant(self, value: Any) -> int:
         value = np.asarray(value)[()]
-        number = self._new((value.dtype, value.tobytes()), Number(value.dtype, value))
+        key = value.dtype, value.tobytes()
+        if key in self.known:
+            return self.known[key]
+        number = self._new(key, Number(value.dtype, value))
+        self.fixed[number] = value
         if value in (0, 1, -1):
             self.simple[number] = int(value)
+        if value == 0:
+            self.zeros.add(number)
         return number
 
     def constants(self, values: Any) -> np.ndarray:
@@ -88,55 +95,84 @@ class Graph:
 
     def value(self, number: Place) -> Any:
         """What a number is if it is known, else None."""
-        return self.numbers[number].value
+        return self.fixed.get(number)
 
-    def do(self, primitive: Any, places: Iterable[Place], dtype: Any) -> int:
+    def do(self, primitive: Any, places: Sequence[Place], dtype: Any) -> int:
         """One operation; `dtype` is that of its result."""
+        own = _OWN.get(primitive)
+        return self._made(primitive, places, dtype) if own is None else own(self, *places)
+
+    def each(self, primitive: Any, rows: Sequence[Sequence[Place]], dtype: Any) -> list[int]:
+        """One operation on each of many arguments."""
+        own = _OWN.get(primitive)
+        if own is not None:
+            return list(map(own, repeat(self), *rows))
+        return [self._made(primitive, places, dtype) for places in zip(*rows, strict=True)]
+
+    def _made(self, primitive: Any, places: Sequence[Place], dtype: Any) -> int:
         args = tuple(map(int, places))
-        short = _SHORTER.get(primitive)
-        if short is not None:
-            found = short(self, args)
-            if found is not None:
-                return found
         if primitive in _SYMMETRIC and args[0] > args[1]:
             args = args[::-1]
         dtype = np.dtype(dtype)
         key = (primitive, dtype, args)
-        if key in self.known:
+        found = self.known.get(key)
+        if found is not None:
+            return found
+        values = [self.fixed[a] for a in args if a in self.fixed]
+        if len(values) == len(args):
+            self.known[key] = self.constant(_computed(primitive, values, dtype))
             return self.known[key]
-        values = [self.numbers[a].value for a in args]
-        if all(v is not None for v in values):
-            return self.constant(_computed(primitive, values, dtype))
         return self._new(key, Number(dtype, None, primitive, args))
 
     # the operations that linear algebra is made of
 
     def _binary(self, primitive: Any, a: Place, b: Place) -> int:
-        return self.do(primitive, (a, b), self.numbers[a].dtype)
+        return self._made(primitive, (a, b), self.numbers[a].dtype)
 
     def add(self, a: Place, b: Place) -> Any:
-        if self.simple.get(a) == 0:
+        if a in self.zeros:
             return b
-        return a if self.simple.get(b) == 0 else self._binary(lax.add_p, a, b)
+        if b in self.zeros:
+            return a
+        if b in self.turned:
+            return self.sub(a, self.turned[b])
+        return self.sub(b, self.turned[a]) if a in self.turned else self._binary(lax.add_p, a, b)
 
-    def sub(self, a: Place, b: Place) -> int:
-        return self._binary(lax.sub_p, a, b)
+    def sub(self, a: Place, b: Place) -> Any:
+        if b in self.zeros:
+            return a
+        if b in self.turned:
+            return self.add(a, self.turned[b])
+        return self.negative(b) if a in self.zeros else self._binary(lax.sub_p, a, b)
 
     def mul(self, a: Place, b: Place) -> Any:
-        if self.simple.get(a) == 0:  # as most are
-            return a
-        return b if self.simple.get(b) == 0 else self._binary(lax.mul_p, a, b)
+        if a not in self.simple:
+            a, b = b, a
+        if a in self.simple:
+            factor = self.simple[a]
+            return a if factor == 0 else b if factor == 1 else self.negative(b)
+        if a in self.turned:
+            return self.negative(self.mul(self.turned[a], b))
+        return self.negative(self.mul(a, self.turned[b])) if b in self.turned else self._binary(lax.mul_p, a, b)
 
-    def div(self, a: Place, b: Place) -> int:
-        return self._binary(lax.div_p, a, b)
+    def div(self, a: Place, b: Place) -> Any:
+        return a if self.simple.get(b) == 1 else self._binary(lax.div_p, a, b)
 
     def negative(self, a: Place) -> int:
-        return self.do(lax.neg_p, (a,), self.numbers[a].dtype)
+        if a in self.turned:
+            return self.turned[a]
+        found = self._made(lax.neg_p, (a,), self.numbers[a].dtype)
+        if found not in self.fixed:
+            self.turned[found] = int(a)
+        return found
 
-    def opposite(self, a: Place) -> Any:
-        """b if a is -b, else None."""
-        number = self.numbers[a]
-        return number.args[0] if number.primitive is lax.neg_p else None
+    def select(self, which: Place, *cases: Place) -> Any:
+        """`lax.select_n`."""
+        if which in self.fixed:
+            return cases[int(self.fixed[which])]
+        if len(set(cases)) == 1:
+            return cases[0]
+        return self._made(lax.select_n_p, (which, *cases), self.numbers[cases[0]].dtype)
 
     def total(self, parts: Iterable[Place], dtype: Any) -> int:
         found = self.constant(np.zeros((), dtype))
@@ -145,7 +181,9 @@ class Graph:
         return found
 
     def dot(self, a: Iterable[Place], b: Iterable[Place], dtype: Any) -> int:
-        return self.total((self.mul(x, y) for x, y in zip(a, b, strict=True)), dtype)
+        zeros = self.zeros
+        pairs = ((x, y) for x, y in zip(a, b, strict=True) if x not in zeros and y not in zeros)
+        return self.total((self.mul(x, y) for x, y in pairs), dtype)
 
     def needed(self, results: Iterable[int]) -> list[int]:
         """The numbers on which the results depend, each after those that it is made of."""
@@ -180,64 +218,11 @@ _ACCURATE = {
 _SYMMETRIC = {lax.add_p, lax.mul_p, lax.max_p, lax.min_p, lax.and_p, lax.or_p, lax.eq_p, lax.ne_p}
 
 
-@no_type_check
-def _shorter_add(graph: Graph, args: tuple[int, ...]) -> int | None:
-    a, b = args
-    if graph.simple.get(a) == 0:
-        return b
-    if graph.simple.get(b) == 0:
-        return a
-    if graph.opposite(b) is not None:
-        return graph.sub(a, graph.opposite(b))
-    return graph.sub(b, graph.opposite(a)) if graph.opposite(a) is not None else None
-
-
-@no_type_check
-def _shorter_sub(graph: Graph, args: tuple[int, ...]) -> int | None:
-    a, b = args
-    if graph.simple.get(b) == 0:
-        return a
-    if graph.opposite(b) is not None:
-        return graph.add(a, graph.opposite(b))
-    return graph.negative(b) if graph.simple.get(a) == 0 else None
-
-
-@no_type_check
-def _shorter_mul(graph: Graph, args: tuple[int, ...]) -> int | None:
-    a, b = args
-    if a not in graph.simple:
-        a, b = b, a
-    factor = graph.simple.get(a)
-    if factor is not None:
-        return a if factor == 0 else b if factor == 1 else graph.negative(b)
-    if graph.opposite(a) is not None:
-        return graph.negative(graph.mul(graph.opposite(a), b))
-    return graph.negative(graph.mul(a, graph.opposite(b))) if graph.opposite(b) is not None else None
-
-
-@no_type_check
-def _shorter_div(graph: Graph, args: tuple[int, ...]) -> int | None:
-    return args[0] if graph.simple.get(args[1]) == 1 else None
-
-
-@no_type_check
-def _shorter_neg(graph: Graph, args: tuple[int, ...]) -> int | None:
-    return graph.opposite(args[0])
-
-
-@no_type_check
-def _shorter_select(graph: Graph, args: tuple[int, ...]) -> int | None:
-    which = graph.value(args[0])
-    if which is not None:
-        return args[1 + int(which)]
-    return args[1] if len(set(args[1:])) == 1 else None
-
-
-_SHORTER = {
-    lax.add_p: _shorter_add,
-    lax.sub_p: _shorter_sub,
-    lax.mul_p: _shorter_mul,
-    lax.div_p: _shorter_div,
-    lax.neg_p: _shorter_neg,
-    lax.select_n_p: _shorter_select,
+_OWN = {
+    lax.add_p: Graph.add,
+    lax.sub_p: Graph.sub,
+    lax.mul_p: Graph.mul,
+    lax.div_p: Graph.div,
+    lax.neg_p: Graph.negative,
+    lax.select_n_p: Graph.select,
 }

@@ -51,7 +51,7 @@ def _each(graph: Graph, eqn: Any, into: list[Places]) -> Places:
     if primitive in _WRITTEN:
         found = [_WRITTEN[primitive](graph, eqn.params, *one) for one in zip(*rows, strict=True)]
     else:
-        found = [graph.do(primitive, one, out.dtype) for one in zip(*rows, strict=True)]
+        found = graph.each(primitive, rows, out.dtype)
     return np.array(found, int).reshape(out.shape)
 
 
