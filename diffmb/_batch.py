@@ -13,7 +13,7 @@ evaluated from x (and y) when they are needed, so that jvp, vjp, their batches a
 
 import dataclasses
 from collections.abc import Callable
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any
 
 import jax
@@ -30,7 +30,7 @@ from ._functions import (
     Function,
     Implicit,
     Tangent,
-    Tile,
+    bare,
     batch_of,
     evaluated,
     outputs_of,
@@ -74,14 +74,13 @@ def _abstract(*args, fun, linear):
     return outputs_of(fun, args)
 
 
-def _in_tiles(fun: Function, *args: Array) -> Arrays:
+def _in_tiles(fun: Function, size: int, *args: Array) -> Arrays:
     """The batch cut into tiles, one after the other; the last one is filled up with copies of the last sample.
 
     Tiles are cut out beforehand, each contiguous: sliced in the loop, XLA lets the layout of the caller's arrays (batch
     axis first) into the loop, which then does not vectorise.
     """
     batch = batch_of(args)
-    size = tile_of(batch, fun.pace)
     count = -(-batch // size)
     cut = [k for k, a in enumerate(args) if a.shape[-1] == batch]
 
@@ -113,14 +112,18 @@ def _written_out(fun: Function, shapes: tuple, x64: bool, most: int) -> Straight
     return straight(traced(fun, shapes, False, x64), most, _known(fun))
 
 
-def _kernel(fun: Function, shapes: tuple, batch: int) -> Callable[..., list[Array]] | None:
-    """The program of samples side by side as one kernel, its own or that of the machine; None if arrays are better."""
-    x64 = jax.config.jax_enable_x64  # pyright: ignore
-    once = fun.pace is Pace.ONCE and batch == 1
-    most = MACHINE[1] if once else longest(fun.pace, isinstance(fun, Tangent | Cotangent))
-    program = _written_out(fun, shapes, x64, most)
-    if program is None:
-        return None
+def _program(fun: Function, avals: Any) -> Straight | None:
+    """The same; how short it must be depends on how often it runs."""
+    own = bare(fun)
+    single = tuple(((*a.shape[:-1], 1), a.dtype) for a in avals)
+    once = own.pace is Pace.ONCE and batch_of(avals) == 1
+    most = MACHINE[1] if once else longest(own.pace, isinstance(own, Tangent | Cotangent))
+    return _written_out(own, single, jax.config.jax_enable_x64, most)  # pyright: ignore
+
+
+def _kernel(program: Straight, own: Pace, batch: int) -> Callable[..., list[Array]]:
+    """The program of samples side by side as one kernel, its own or that of the machine."""
+    once = own is Pace.ONCE and batch == 1
     machine = by_machine(program) if once and len(program.made) >= MACHINE[0] else None
     return machine or program.over(batch)
 
@@ -134,23 +137,21 @@ def _known(fun: Any) -> tuple[bytes | None, ...]:
 
 def _lower_side_by_side(ctx, *args, fun, linear):
     """Samples of one tile, or a single one: by one kernel, or as arrays."""
-    own = fun.of if isinstance(fun, Tile) else fun
-    single = tuple(((*a.shape[:-1], 1), a.dtype) for a in ctx.avals_in)
-    kernel = _kernel(own, single, batch_of(ctx.avals_in))
-    if kernel is None:
+    program = _program(fun, ctx.avals_in)
+    if program is None:
         return _lower(ctx, *args, fun=fun, linear=linear)
     like = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in ctx.avals_in]
-    program = jax.make_jaxpr(kernel)(*like)
-    return mlir.core_call_lowering(ctx, *args, name="batch_last", call_jaxpr=program)
-
-
-_lower_tiles = mlir.lower_fun(lambda *args, fun, linear: _in_tiles(fun, *args), multiple_results=True)
+    kernel = _kernel(program, bare(fun).pace, batch_of(ctx.avals_in))
+    return mlir.core_call_lowering(ctx, *args, name="batch_last", call_jaxpr=jax.make_jaxpr(kernel)(*like))
 
 
 def _lower_on_cpu(ctx, *args, fun, linear):
     batch = batch_of(ctx.avals_in)
-    lower = _lower_side_by_side if tile_of(batch, fun.pace) == batch else _lower_tiles
-    return lower(ctx, *args, fun=fun, linear=linear)
+    program = None if batch == 1 else _program(fun, ctx.avals_in)
+    size = tile_of(batch, fun.pace, None if program is None else len(program.made))
+    if size == batch:
+        return _lower_side_by_side(ctx, *args, fun=fun, linear=linear)
+    return mlir.lower_fun(partial(_in_tiles, fun, size), multiple_results=True)(ctx, *args)
 
 
 mlir.register_lowering(batch_last_p, _lower)

@@ -222,10 +222,10 @@ def jacobian_rows(model: Model, c: Configuration, rows: list[Rows]) -> Array:
             wrenches = _wrenches(repeated, r.slope.reshape(e * k, 6, -1))
             part = 0.0
             for sign, side, w in zip((1.0, -1.0), (1, 0), wrenches, strict=True):
-                mask = on_path[[ends[side] for ends in group.ends for _ in range(k)]]
+                mask = sign * on_path[[ends[side] for ends in group.ends for _ in range(k)]]
                 if mask.any():
-                    products = sum(w[:, None, i] * c.columns[None, :, i] for i in range(6))
-                    part = part + sign * jnp.asarray(mask, w.dtype)[..., None] * products
+                    w = jnp.asarray(mask, w.dtype)[:, :, None, None] * w[:, None]
+                    part = part + sum(w[:, :, i] * c.columns[None, :, i] for i in range(6))
             part = jnp.broadcast_to(part, (e * k, model.nv, batch))
         else:
             place_of = np.zeros((e, r.slope.shape[2], model.nv))

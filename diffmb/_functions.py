@@ -135,6 +135,10 @@ class Tile:
 Function = Explicit | Implicit | Tangent | Cotangent | Tile
 
 
+def bare(fun: Function) -> Explicit | Implicit | Tangent | Cotangent:
+    return fun.of if isinstance(fun, Tile) else fun
+
+
 def batch_of(args: Any) -> int:
     return max((a.shape[-1] for a in args), default=1)
 
@@ -179,7 +183,7 @@ def outputs_of(fun: Function, args: Any) -> Any:
         return [whole(y) for y in outputs_of(fun.of, args[: len(fun.mask)])]
     if isinstance(fun, Cotangent):
         return [whole(x) for x, moves in zip(args, fun.of.mask, strict=False) if moves]
-    fun = fun.of if isinstance(fun, Tile) else fun
+    fun = bare(fun)
     single = [ShapedArray(a.shape[:-1] + (1,), a.dtype) for a in args]
     return [whole(y) for y in program_of(fun, single).out_avals]
 

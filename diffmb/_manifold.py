@@ -19,7 +19,7 @@ from jax import Array, lax
 
 from ._kinematics import unit_quaternions
 from ._model import Model
-from ._motion import choose, openness, settle_once, settled_softly
+from ._motion import chosen_again, openness, settle_once, settled_softly
 from ._plan import Mode, split
 from ._tiles import Pace, running
 
@@ -72,7 +72,8 @@ def renewed(model: Model, y: Array, t: Array, mode: Mode) -> Mode:
     """The mode with rows chosen anew where it is `stale`; computed only if some member of a batch needs it."""
     if not model.nc:
         return mode
-    anew = lambda carry: (choose(model, split(model, y)[0], t, row_mask(model, mode.on, y)), jnp.asarray(False))
+    q, mask = split(model, y)[0], row_mask(model, mode.on, y)
+    anew = lambda carry: (chosen_again(model, q, t, mask, *carry), jnp.asarray(False))
     with running(Pace.ONCE):
         return Mode(*lax.while_loop(lambda carry: carry[1], anew, (mode.chosen, mode.stale)), mode.on)
 

@@ -295,12 +295,25 @@ def _own_inertias(model: Model, q: Array, t: Array) -> tuple[Array, Array]:
     return each(lambda J, s: dot(s, inertia_times(J, s))[None])(J, c.columns), model.inertia
 
 
-@batch_last
-def choose(model: Model, q: Array, t: Array, mask: Array) -> Array:
-    """The numbers of independent rows at (q, t) among those that `mask` (nc,) leaves on; -1 in empty places."""
+def _independent(model: Model, q: Array, t: Array, mask: Array) -> Array:
     c = configuration(model, q, t)
     G = _all_rows_at(model, q, t) * mask[:, None]
     return choose_rows(model, c.columns, world_inertias(model, c), G)
+
+
+@batch_last
+def choose(model: Model, q: Array, t: Array, mask: Array) -> Array:
+    """The numbers of independent rows at (q, t) among those that `mask` (nc,) leaves on; -1 in empty places."""
+    return apply(_independent, model, q, t, mask)
+
+
+@batch_last
+def chosen_again(model: Model, q: Array, t: Array, mask: Array, before: Array, stale: Array) -> Array:
+    """The same where `stale`, else `before`; one sample by itself computes only what it needs."""
+    anew = lambda q, t, mask: apply(_independent, model, q, t, mask)
+    if max(x.shape[-1] for x in (q, t, mask, before, stale)) > 1:
+        return jnp.where(stale, anew(q, t, mask), before)
+    return lax.cond(stale[0], anew, lambda *_: before, q, t, mask)
 
 
 @batch_last

@@ -2,6 +2,7 @@
 
 many samples                 tiles of 64
 up to 1000, seldom           one by one: the short program of a single state, which is quick to compile
+a long program               one by one: each fills the caches, or has something to do only now and then
 
 A tile, or a single sample, is one kernel (`_straight`) if its program is not too long; else arrays, whose products are
 written out along the samples where these are many. A long program of a single sample that hardly ever runs is left to
@@ -38,7 +39,8 @@ class Pace(Enum):
 pace: ContextVar[Pace] = ContextVar("pace", default=Pace.UNKNOWN)
 
 _QUICK = 3_200  # operations on numbers that are one kernel, which compiles faster than many kernels of arrays
-_FAST = 16_000  # ... that are one kernel all the same, if they run often
+_FAST = 28_000  # ... that are one kernel all the same, if they run often
+_LONG = 12_000  # ... of which one sample fills the caches: several side by side would be slower
 _DERIVATIVE = 2.5  # a derivative has about so many operations for each one of its function
 MACHINE = 500, 16_000  # operations from which and up to which it pays to have no kernel at all, for what runs once
 
@@ -46,7 +48,8 @@ MACHINE = 500, 16_000  # operations from which and up to which it pays to have n
 def longest(own: Pace, derivative: bool) -> int:
     """Operations up to which the program of a single sample is written out as kernels; a function and its derivatives
     are so together. Measured, accelerations of four-bar (2900 operations) and Andrews (10500): 11 and 24 us as arrays,
-    2 and 6 us as kernels; 1.4 s each to compile, against 1.1 and 5 s."""
+    2 and 6 us as kernels; 1.4 s each to compile, against 1.1 and 5 s. Forty four-bars (22000; correction 28000): a run
+    of 450 ms becomes one of 23 ms, its gradient of 1350 one of 41 ms; 8 and 16 s to compile become 20 and 69 s."""
     return int((_FAST if own is Pace.OFTEN else _QUICK) * (_DERIVATIVE if derivative else 1))
 
 
@@ -71,9 +74,11 @@ def over_rows(fun: Callable[..., Any], *rows: Any) -> Any:
         return jax.vmap(fun)(*rows)
 
 
-def tile_of(batch: int, own: Pace) -> int:
-    """Samples that run side by side."""
+def tile_of(batch: int, own: Pace, operations: int | None) -> int:
+    """Samples that run side by side, of a program of so many operations if it is written out."""
     if own is Pace.SELDOM and batch <= FEW:
+        return 1
+    if own is Pace.ONCE if operations is None else operations > _LONG:
         return 1
     return TILE if batch >= 2 * TILE else batch
 

@@ -8,12 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from closed import bricard, four_bar
+from test_reference_loops import windows, windows_state
 
 import diffmb as mb
+from diffmb import _batch
 from diffmb._known import with_known
-from diffmb._motion import choose, rates_of, with_candidates
+from diffmb._motion import choose, chosen_again, rates_of, with_candidates
 from diffmb._spatial._axis import as_array
 from diffmb._spatial._seen import UNKNOWN, note, seen
+from diffmb._straight._kernel import straight
+from diffmb._tiles import Pace, running
 
 TS = np.linspace(0.0, 0.2, 3)
 
@@ -137,6 +141,40 @@ def test_many_rows_on_regular_masses():
               for m in (model, dataclasses.replace(model, regular=False))]  # fmt: skip
         np.testing.assert_allclose(*vd, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(vd[0], mb.forward_dynamics(model, state.q, state.v, tau), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [8, 34])  # 34: more than 64 speeds, one eliminated after the other
+def test_work_grows_as_the_row_of_loops(n):
+    """Each window meets its neighbours alone: accelerations of n windows cost as many operations for each as of 4."""
+
+    def operations(n):
+        model = with_candidates(with_known(mb.compile(windows(n))))
+        (q, v), t, none = windows_state(model, 0.7, 1.0), jnp.zeros(()), jnp.zeros(0)
+        chosen = jnp.asarray(model.candidates, float)
+        run = lambda q, v: rates_of(model, chosen, q, v, none, jnp.zeros(model.nv), none, t, None)[0]
+        (eqn,) = [e for e in jax.make_jaxpr(run)(q, v).jaxpr.eqns if e.primitive.name == "batch_last"]
+        fun = eqn.params["fun"]
+        program = straight(_batch.program_of(fun, [x.aval for x in eqn.invars]), 40_000, _batch._known(fun))
+        assert program is not None
+        return len(program.made) / n
+
+    assert operations(n) < 1.2 * operations(4)
+
+
+@pytest.mark.parametrize("n", [1, 10])  # one kernel for all members, and arrays for each that needs it
+def test_rows_are_chosen_where_they_are_stale(n):
+    model = with_candidates(with_known(mb.compile(windows(n))))
+    angles, stale = jnp.array([0.7, 0.0, 2.0, -0.1]), jnp.array([True, True, False, True])
+    qs = jnp.stack([windows_state(model, angle, 0.0)[0] for angle in angles])
+    t, mask = jnp.zeros(()), jnp.ones(model.nc)
+    before = jnp.full((4, len(model.candidates)), -5.0)
+    with running(Pace.ONCE):
+        again = lambda q, before, stale: chosen_again(model, q, t, mask, before, stale)
+        found = jax.jit(jax.vmap(again))(qs, before, stale)
+        for k in range(4):
+            wanted = choose(model, qs[k], t, mask) if stale[k] else before[k]
+            np.testing.assert_array_equal(found[k], wanted)
+            np.testing.assert_array_equal(jax.jit(again)(qs[k], before[k], stale[k]), wanted)
 
 
 def test_what_rows_hold_needs_no_inertia():

@@ -63,6 +63,8 @@ RULES = {
     "triangle above": (lambda s, a: jax.scipy.linalg.solve_triangular(s, a), S, A),
     "triangle on the right": (lambda s, a: lax.linalg.triangular_solve(s, a.T, lower=True), S, A),
     "triangle turned": (lambda s, a: lax.linalg.triangular_solve(s, a, left_side=True, transpose_a=True), S, A),
+    "either": (lambda a, b: lax.cond(a[0, 0] > b[0, 0], lambda: (a, b), lambda: (2.0 * a, b - 1.0)), A, B),
+    "or": (lambda a, b: lax.cond(a[0, 0] <= b[0, 0], lambda: (a, b), lambda: (2.0 * a, b - 1.0)), A, B),
     "systems": (lambda s, a: definite(s[..., None]).solve(a[..., None]), S, A),
     "pivots": (lambda a: pivoted_cholesky((a @ a.T)[..., None]), A),
     "short products": (lambda a, b: (matmul(a[..., None], b[..., None]), matvec(a[..., None], b[:, :1])), A, B),
@@ -198,6 +200,15 @@ def test_nothing_hides():
     fun = lambda v: jnp.stack([v[0] * 2.0, v[1] * v[2], jnp.maximum(v[1], 0.0)])
     (found,), (wanted,) = both(fun, [1.0, np.nan, 0.0])
     np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+
+
+def test_nothing_over_something():
+    """0 / x is nothing, so that zeros survive an elimination; 0 / 0 is not a number."""
+    graph = Graph(10)
+    zero, one, two = (graph.constant(np.float64(x)) for x in (0, 1, 2))
+    (x,) = graph.inputs((1,), np.float64)
+    assert graph.div(zero, x) == zero and graph.div(x, one) == x
+    assert np.isnan(graph.value(graph.div(zero, zero))) and graph.value(graph.div(one, two)) == 0.5
 
 
 def test_graph_keeps_kinds_apart():

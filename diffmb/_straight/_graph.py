@@ -156,7 +156,8 @@ class Graph:
         return self.negative(self.mul(a, self.turned[b])) if b in self.turned else self._binary(lax.mul_p, a, b)
 
     def div(self, a: Place, b: Place) -> Any:
-        return a if self.simple.get(b) == 1 else self._binary(lax.div_p, a, b)
+        nothing = a in self.zeros and b not in self.fixed
+        return a if nothing or self.simple.get(b) == 1 else self._binary(lax.div_p, a, b)
 
     def negative(self, a: Place) -> int:
         if a in self.turned:

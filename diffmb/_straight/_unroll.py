@@ -233,11 +233,21 @@ def _scan(graph: Graph, p: dict, *into: Places) -> list[Places]:
 
 
 def _cond(graph: Graph, p: dict, which: Places, *into: Places) -> list[Places]:
+    """The branch, if it is known beforehand; else one of two whose results are both computed."""
     branches = p["branches"]
     if graph.value(int(which)) is not None:
         known = min(max(int(values(graph, which)), 0), len(branches) - 1)
         return unroll(graph, branches[known], into)
-    raise Unknown("a choice that is not known beforehand")
+    if len(branches) > 2:
+        raise Unknown("a choice among many that is not known beforehand")
+    test = graph.do(lax.ne_p, (int(which), graph.constant(np.zeros((), graph.numbers[int(which)].dtype))), bool)
+    no, yes = (unroll(graph, branch, into) for branch in branches)
+    return [_selected(graph, test, *pair) for pair in zip(no, yes, strict=True)]
+
+
+def _selected(graph: Graph, test: int, no: Places, yes: Places) -> Places:
+    pairs = zip(np.ravel(no).tolist(), np.ravel(yes).tolist(), strict=True)
+    return np.array([graph.select(test, *pair) for pair in pairs], int).reshape(np.shape(no))
 
 
 RULES |= {lax.scan_p: _scan, lax.cond_p: _cond}
