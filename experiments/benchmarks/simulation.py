@@ -16,8 +16,10 @@ import argparse
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable
+from functools import _lru_cache_wrapper
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,8 +60,17 @@ class Compiled(NamedTuple):
         return self.trace + self.compile
 
 
-def compiled(function: Call, *arguments: Any) -> Compiled:
+def forget() -> None:
+    """Empties the caches of jax, and those of diffmb's own programs."""
     jax.clear_caches()
+    modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "diffmb"]
+    for found in [value for module in modules for value in vars(module).values()]:
+        if isinstance(found, _lru_cache_wrapper):
+            found.cache_clear()
+
+
+def compiled(function: Call, *arguments: Any) -> Compiled:
+    forget()
     start = time.perf_counter()
     lowered = jax.jit(function).lower(*arguments)
     traced = time.perf_counter()
