@@ -3,7 +3,8 @@
 Each turn tries one step of a diffrax solver, puts its end on the constraint manifold, and asks a diffrax step-size
 controller whether to keep it; the correction counts as error too. Steps end at the requested times, so what is saved
 has the accuracy of a step's end and closes to round-off. A step that would end next to a singular attitude, where
-motions fork, is made shorter, so that the next one passes over it. When an event's condition changes sign in a step,
+motions fork, is made shorter, so that the next one passes over it; where a requested time lies there, the step to it is
+saved but not gone on from (it is made aside). When an event's condition changes sign in a step,
 the step is shortened until it ends at the zero. The loop stops by itself at the first thing that is not a number. Under
 `vmap` all members step side by side, each with its own step length, until the last one has arrived.
 
@@ -27,7 +28,8 @@ from ._plan import Mode, Plan, Theta, field, split
 from ._results import RESULTS
 
 _TINY = 1e-13  # of the span of time: steps below it do not arrive, even if they are accepted, as at the fork of a fold
-_SHRUNK = 1e-2  # of what a row was at the start of a step: its end is next to a singular attitude
+_SHRUNK = 5e-2  # of what was left of a row at the start of a step: its end is next to a singular attitude
+_VANISHING = 1e-2  # of the most that was left of it since it is in use: nothing is gone on from that need not be
 _SHY = 3  # times in a row that such a step is made shorter instead of being kept
 _LOCATE = 80  # shortenings of a step that meets an event, at most
 
@@ -36,8 +38,8 @@ class Steps(eqx.Module):
     """Every accepted step: its times, the state at its start and end, stage slopes times step, and the rows in use.
 
     `lands` is the number of the requested time that it reaches, or -1; `event` that of the event which ends it, or -1.
-    After an event `y1` is the state just before, `mode` that of the step, and the next step has the state and the mode
-    after it.
+    The next step starts where one that was made `aside` did. After an event `y1` is the state just before, `mode` that
+    of the step, and the next step has the state and the mode after it.
     """
 
     t0: Array
@@ -48,6 +50,7 @@ class Steps(eqx.Module):
     mode: Mode
     lands: Array
     event: Array
+    aside: Array
 
 
 class Log(eqx.Module):
@@ -80,6 +83,7 @@ class Progress(eqx.Module):
     result: Any
     shy: Array  # times in a row that a step was made shorter for where it ends
     pivots: Array  # of the rows (`Landing`)
+    most: Array  # that they have been since these rows are in use
     counts: Counts
     g: Array  # the conditions of the events
     log: Log
@@ -153,7 +157,7 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
         n, numbers = plan.slots, jnp.full(plan.slots, -1)
         blank, states = jnp.zeros(n, y.dtype), jnp.zeros((n, y.shape[0]), y.dtype)
         slopes = jnp.zeros((n, plan.solver.tableau.num_stages, y.shape[0]), y.dtype)
-        steps = Steps(blank, blank, states, states, slopes, jax.tree.map(rows(n), mode), numbers, numbers)
+        steps = Steps(blank, blank, states, states, slopes, jax.tree.map(rows(n), mode), numbers, numbers, numbers == 0)
     log = Log(jnp.zeros(plan.max_events, y.dtype), jnp.full(plan.max_events, -1), none)
     state = Progress(
         t,
@@ -165,6 +169,7 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
         jnp.asarray(1),
         result,
         none,
+        jnp.zeros_like(mode.chosen),
         jnp.zeros_like(mode.chosen),
         Counts(none, none, zero, zero),
         conditions(plan, theta, mode, t, y) if plan.events else jnp.zeros(0, y.dtype),
@@ -220,7 +225,8 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     keep, h, controller_state = _judge(plan, theta, p, a)
     finite = jnp.isfinite(a.y).all()
     keep, closed = keep & finite, a.end.left <= open_limit(a.y.dtype)
-    shy = _is_shy(plan, p, a, keep, land)
+    nearer, near = _is_near(plan, p, a)
+    shy = keep & nearer & ~land & (p.shy < _SHY)
     keep = keep & ~shy
     shorter = jnp.where(finite, jnp.where(shy, 0.5 * (a.t1 - p.t), h), 0.25 * (a.t1 - p.t))
     h = jnp.where(keep, jnp.where(land, jnp.maximum(h, p.h), h), shorter)
@@ -239,16 +245,20 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     if p.steps is not None:
         full = (p.counts.accepted + 1 >= plan.slots) & (result == RESULTS.successful) & (p.output + land < ts.shape[0])
         result = RESULTS.where(full, RESULTS.max_stored, result)
-    row = jnp.where(took & land, p.output, jnp.where(took & halt, ts.shape[0], ts.shape[0] + 1))
+    aside = took & (nearer | near) & land & (p.output + 1 < ts.shape[0])
+    aside = aside if knot is None else aside & ~knot
+    saved, took = took, took & ~aside
+    row = jnp.where(saved & land, p.output, jnp.where(took & halt, ts.shape[0], ts.shape[0] + 1))
     put = lambda store, value: jax.tree.map(lambda s, x: s.at[row].set(x, mode="drop"), store, value)
     y, mode, g, solver_state = after
     where = lambda pred, new, old: jax.tree.map(lambda x, y: jnp.where(pred, x, y), new, old)
+    pivots = jnp.where(a.end.mode.stale | fired, 0.0, a.end.pivots)
     lands = jnp.where(land, p.output, jnp.where(halt, ts.shape[0], -1))
     counts = Counts(
         p.counts.tried + going,
-        p.counts.accepted + took,
-        jnp.where(took, jnp.maximum(p.counts.error, a.end.left), p.counts.error),
-        jnp.where(took, jnp.maximum(p.counts.drift, a.end.size), p.counts.drift),
+        p.counts.accepted + saved,
+        jnp.where(saved, jnp.maximum(p.counts.error, a.end.left), p.counts.error),
+        jnp.where(saved, jnp.maximum(p.counts.drift, a.end.size), p.counts.drift),
     )
     return Progress(
         where(took, jnp.where(at_stop, stop, a.t1), p.t),
@@ -256,27 +266,28 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         where(going, h, p.h),
         where(took, mode, p.mode),
         where(took, solver_state, _held(p, a)),
-        where(going & ~shy, controller_state, p.controller_state),
-        p.output + (took & land),
+        where(going & ~shy & ~aside, controller_state, p.controller_state),
+        p.output + (saved & land),
         RESULTS.where(going, result, p.result),
         jnp.where(took, 0, p.shy + shy),
-        where(took, jnp.where(a.end.mode.stale | fired, 0.0, a.end.pivots), p.pivots),
+        where(took, pivots, p.pivots),
+        where(took, jnp.where(pivots > 0.0, jnp.maximum(p.most, pivots), 0.0), p.most),
         counts,
         where(took, g, p.g),
         _noted(p.log, a.t1, which, took & fired) if plan.events else p.log,
         put(p.ys, a.y),
         put(p.modes, mode),
-        _recorded(plan, p, a, lands, which, going),
+        _recorded(plan, p, a, lands, which, aside, going),
         None if plan.progress is None else plan.progress.step(p.meter, (p.t - ts[0]) / (ts[-1] - ts[0])),
     )
 
 
-def _recorded(plan: Plan, p: Progress, a: Attempt, lands: Array, which: Array, going: Array) -> Steps | None:
+def _recorded(plan: Plan, p: Progress, a: Attempt, lands: Array, which: Array, aside: Array, going: Array):
     """The steps with this attempt in the next free row; if it is not accepted, the next one overwrites it."""
     if p.steps is None:
         return None
     n = jnp.where(going, p.counts.accepted, plan.slots)
-    value = Steps(p.t, a.t1, p.y, a.y, a.k, p.mode, lands, which)
+    value = Steps(p.t, a.t1, p.y, a.y, a.k, p.mode, lands, which, aside)
     return jax.tree.map(lambda s, x: s.at[n].set(x, mode="drop"), p.steps, value)
 
 
@@ -306,15 +317,13 @@ def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):
     return keep, t_end - t_next, state
 
 
-def _is_shy(plan: Plan, p: Progress, a: Attempt, keep: Array, land: Array) -> Array:
-    """Whether a step that could be kept had better end elsewhere.
-
-    Next to a singular attitude the rows hold the motion weakly and its branches are close to each other: steps that
-    start there are not accurate, get ever shorter, or leave on the wrong branch.
-    """
+def _is_near(plan: Plan, p: Progress, a: Attempt) -> tuple[Array, Array]:
+    """Whether the step ends much nearer to a singular attitude than it starts (a row goes with the square of the
+    distance), and whether it ends near to one. Rows hold the motion weakly there, and its branches are close to each
+    other: steps that start there are not accurate, get ever shorter, or leave on the wrong branch."""
     if plan.controller is None:
-        return jnp.asarray(False)
-    return keep & ~land & (p.shy < _SHY) & (a.end.pivots < _SHRUNK * p.pivots).any()
+        return jnp.asarray(False), jnp.asarray(False)
+    return (a.end.pivots < _SHRUNK * p.pivots).any(), (a.end.pivots < _VANISHING * p.most).any()
 
 
 def _outcome(plan: Plan, theta: Theta, ts: Array, p: Progress, a: Attempt, keep, closed, h, halt, arrived) -> Any:

@@ -121,10 +121,12 @@ def _program(fun: Function, avals: Any) -> Straight | None:
     return _written_out(own, single, jax.config.jax_enable_x64, most)  # pyright: ignore
 
 
-def _kernel(program: Straight, own: Pace, batch: int) -> Callable[..., list[Array]]:
-    """The program of samples side by side as one kernel, its own or that of the machine."""
+def _kernel(program: Straight, own: Pace, batch: int) -> Callable[..., list[Array]] | None:
+    """The program of samples side by side as one kernel, its own or that of the machine; None if arrays are better."""
     once = own is Pace.ONCE and batch == 1
     machine = by_machine(program) if once and len(program.made) >= MACHINE[0] else None
+    if machine is None and once and len(program.made) > longest(own, False):
+        return None
     return machine or program.over(batch)
 
 
@@ -138,10 +140,10 @@ def _known(fun: Any) -> tuple[bytes | None, ...]:
 def _lower_side_by_side(ctx, *args, fun, linear):
     """Samples of one tile, or a single one: by one kernel, or as arrays."""
     program = _program(fun, ctx.avals_in)
-    if program is None:
+    kernel = None if program is None else _kernel(program, bare(fun).pace, batch_of(ctx.avals_in))
+    if kernel is None:
         return _lower(ctx, *args, fun=fun, linear=linear)
     like = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in ctx.avals_in]
-    kernel = _kernel(program, bare(fun).pace, batch_of(ctx.avals_in))
     return mlir.core_call_lowering(ctx, *args, name="batch_last", call_jaxpr=jax.make_jaxpr(kernel)(*like))
 
 

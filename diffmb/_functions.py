@@ -97,8 +97,8 @@ class Tangent:
                 full[k] = value
             if isinstance(self.of, Implicit):
                 return self.of.residual(tuple(full), y, ready)
-            like = getattr(self.of, "like", None)
-            return evaluated(self.of if like is None else Explicit(like), *full)
+            other = getattr(self.of, "like", None)
+            return evaluated(self.of if other is None else Explicit(other), *full)
 
         return partial, tuple(jnp.broadcast_to(x[k], dx.shape) for k, dx in zip(moving, like, strict=True))
 
@@ -189,4 +189,7 @@ def outputs_of(fun: Function, args: Any) -> Any:
 
 
 def tile_function(fun: Any, size: int) -> Function:
+    """The function as it is called for each tile; what runs once in a batch of many runs many times."""
+    if isinstance(fun, Explicit | Implicit) and fun.pace is Pace.ONCE:
+        fun = dataclasses.replace(fun, pace=Pace.SELDOM)
     return Tile(fun) if size == TILE else fun

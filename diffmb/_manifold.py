@@ -24,7 +24,7 @@ from ._plan import Mode, split
 from ._tiles import Pace, running
 
 _PASSES = 8
-_DEPENDENT = 1e-3  # sin^2 of the angle between a row and the others
+_DEPENDENT = 1e-3  # sin^2 of the angle between a row and those before it
 
 
 def _double(dtype) -> bool:

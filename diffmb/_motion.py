@@ -311,7 +311,7 @@ def choose(model: Model, q: Array, t: Array, mask: Array) -> Array:
 def chosen_again(model: Model, q: Array, t: Array, mask: Array, before: Array, stale: Array) -> Array:
     """The same where `stale`, else `before`; one sample by itself computes only what it needs."""
     anew = lambda q, t, mask: apply(_independent, model, q, t, mask)
-    if max(x.shape[-1] for x in (q, t, mask, before, stale)) > 1:
+    if max(x.shape[-1] for x in jax.tree.leaves((model, q, t, mask, before, stale))) > 1:
         return jnp.where(stale, anew(q, t, mask), before)
     return lax.cond(stale[0], anew, lambda *_: before, q, t, mask)
 
@@ -331,7 +331,7 @@ def _nearest(model: Model, chosen: Array, q: Array, t: Array) -> Chosen:
     so rows that are below a three-thousandth of the largest are followed softly. They stay closed all the same, as they
     hardly see it.
     """
-    return lax.stop_gradient(_factors(model, chosen, q, t, _SOFT))
+    return _factors(*lax.stop_gradient((model, chosen, q, t)), _SOFT)
 
 
 @batch_last

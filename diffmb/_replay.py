@@ -196,7 +196,7 @@ def _tangents(plan: Plan, join: Any, whole: bool, fixed: Any, moving: Any) -> An
             row = jnp.where(active, n, plan.slots)
             values = (dy, at, dk, dt)
             kept = tuple(k.at[row].set(x, mode="drop") for k, x in zip(kept, values, strict=True))
-        return n + 1, met + fired, jnp.where(active, dy1, dy), dys, dts, kept
+        return n + 1, met + fired, jnp.where(active & ~step.aside, dy1, dy), dys, dts, kept
 
     dys = jnp.zeros((shapes[0], *like.shape), like.dtype).at[0].set(dy0)
     none = jnp.zeros((), int)
@@ -227,8 +227,9 @@ def _cotangents(plan: Plan, join: Any, whole: bool, fixed: Any, wanted: Any) -> 
             before, kbar = kept[0][n], kept[2][n]
             at_bar, t_bar = at_bar + kept[1][n], t_bar + kept[3][n]
         back = jax.linear_transpose(partial(_link, plan, join, numbers, step, after), like, still)
-        more, y0bar = back((ybar, at_bar, t_bar, kbar))
-        ybar = jnp.where(active, y0bar + before, ybar)
+        after_bar = jnp.where(step.aside, 0.0, ybar)  # of what goes on from the end of the step
+        more, y0bar = back((after_bar, at_bar, t_bar, kbar))
+        ybar = jnp.where(active, y0bar + before + (ybar - after_bar), ybar)
         return n - 1, met, ybar, jax.tree.map(lambda m, a: m + jnp.where(active, a, 0.0), mbar, more)
 
     first = (eqxi.unvmap_max(count) - 1, events.sum(), still, like)

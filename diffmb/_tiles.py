@@ -78,7 +78,8 @@ def tile_of(batch: int, own: Pace, operations: int | None) -> int:
     """Samples that run side by side, of a program of so many operations if it is written out."""
     if own is Pace.SELDOM and batch <= FEW:
         return 1
-    if own is Pace.ONCE if operations is None else operations > _LONG:
+    as_arrays = operations is None
+    if (as_arrays and own is Pace.ONCE) or (operations or 0) > _LONG:
         return 1
     return TILE if batch >= 2 * TILE else batch
 

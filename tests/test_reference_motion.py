@@ -92,9 +92,11 @@ def test_four_bars_turn_through_their_folds(n, end):
     assert float(traj.stats.constraint_error) < 1e-13 and float(traj.energy_change) < 1e-6
 
 
-def test_every_member_passes_the_folds():
+@pytest.mark.parametrize("outputs", [2, 101])
+def test_every_member_passes_the_folds(outputs):
     """P02 with slightly different starts, 128 side by side, each of which meets the folds in its own way: steps that
-    end at a fold would get stuck there, or leave on the other branch (at 1e-9 one in twenty did)."""
+    end at a fold, as those to requested times may, would leave on the other branch, or get stuck there. None leaves on
+    the other branch; where times are requested at most one in fifty gets stuck, and says so."""
     from scipy.integrate import solve_ivp
 
     model = mb.compile(windows(1))
@@ -105,18 +107,20 @@ def test_every_member_passes_the_folds():
     def end(rate, rtol):
         state = eqx.tree_at(lambda s: s.v, start, rate * start.v)
         traj = mb.simulate(
-            model, state, [0.0, 10.0], solver=mb.explicit(8), controller=mb.Tolerance(rtol), throw=False, max_steps=300
+            model, state, ts, solver=mb.explicit(8), controller=mb.Tolerance(rtol), throw=False, max_steps=300
         )
-        return traj.coordinate("A0")[-1], traj.result == mb.RESULTS.successful
+        return traj.coordinate("A0"), traj.result == mb.RESULTS.successful
 
+    ts = np.linspace(0.0, 10.0, outputs)
     slope = lambda t, y: [*y[128:], *windows_acceleration(1, y[:128])]
     start_of = [*np.full(128, np.pi / 2), *rates]
-    truth = solve_ivp(slope, (0, 10.0), start_of, "DOP853", rtol=1e-12, atol=1e-12).y[:128, -1]
+    truth = solve_ivp(slope, (0, 10.0), start_of, "DOP853", ts, rtol=1e-12, atol=1e-12).y[:128]
     run = jax.jit(jax.vmap(end, (0, None)))
     for rtol, error in ((1e-7, 2e-4), (1e-8, 2e-5), (1e-9, 1e-6)):
         angle, fine = run(jnp.asarray(rates), rtol)
-        assert np.asarray(fine).all()
-        close(angle, truth, error)
+        fine = np.asarray(fine)
+        assert fine.all() if outputs == 2 else fine.mean() > 0.98
+        close(angle[fine], truth[fine], error)
 
 
 def test_a_batch_of_windows_is_a_batch_of_pendulums():

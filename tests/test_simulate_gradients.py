@@ -184,8 +184,10 @@ def test_inputs_have_derivatives():
     close(jax.jit(jax.grad(wave))(0.7), central_difference(wave, jnp.asarray(0.7), jnp.asarray(1.0), 1e-3), 1e-8)
 
 
-def test_gradient_through_folds():
-    """A parallelogram folds flat twice a turn, where its rows lose rank and motions fork; three passages in 3 s.
+@pytest.mark.parametrize("stops", [False, True])
+def test_gradient_through_folds(stops):
+    """A parallelogram folds flat twice a turn, where its rows lose rank and motions fork; three passages in 3 s, and
+    states next to the folds if asked for.
 
     All rods turn as one pendulum, th'' = -(6 / 5) g cos(th), whatever their common mass.
     """
@@ -200,18 +202,28 @@ def test_gradient_through_folds():
     model = mb.compile(mb.Mechanism(rods, joints, gravity=(0, -9.81, 0)))
     signs = jnp.asarray(model.pack({"A": 1.0, "B": -1.0, "C": 1.0}))
     start = mb.assemble(model, np.pi / 2 * signs, -signs)
+    slope = lambda t, y: [y[1], -1.2 * 9.81 * np.cos(y[0]), y[3], 1.2 * 9.81 * np.sin(y[0]) * y[2]]
+    fold = lambda t, y: np.sin(y[0])
+    own = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-12}
+    times = solve_ivp(slope, (0, 3), [np.pi / 2, -1.0, 0.0, 1.0], events=fold, **own).t_events[0]
+    assert len(times) == 3
+    ts = np.array([0.0, *np.sort(np.concatenate([times - 0.003, times + 0.001])), 3.0] if stops else [0.0, 3.0])
+    exact = solve_ivp(slope, (0, 3), [np.pi / 2, -1.0, 0.0, 1.0], t_eval=ts, **own).y
 
     @jax.jit
-    def end(rate, mass):
+    def ends(rate, mass):
         state = eqx.tree_at(lambda s: s.v, start, rate * signs)
         own = eqx.tree_at(lambda m: m.mass, model, mass)
         own = eqx.tree_at(lambda m: m.inertia, own, model.inertia * mass[0] / model.mass[0])
         more = {"controller": mb.Tolerance(1e-9), "adjoint": mb.StoredSteps(512), "throw": False}
-        return mb.simulate(own, state, [0.0, 3.0], **more).q[-1] @ signs / 3
+        return mb.simulate(own, state, ts, **more).q @ signs / 3
 
-    value, (by_rate, by_mass) = jax.jit(jax.value_and_grad(end, (0, 1)))(jnp.asarray(-1.0), model.mass)
-    slope = lambda t, y: [y[1], -1.2 * 9.81 * np.cos(y[0]), y[3], 1.2 * 9.81 * np.sin(y[0]) * y[2]]
-    exact = solve_ivp(slope, (0, 3), [np.pi / 2, -1.0, 0.0, 1.0], "DOP853", rtol=1e-12, atol=1e-12).y[:, -1]
-    close(value, exact[0], 1e-7)
+    mass, rate = model.mass, jnp.asarray(-1.0)
+    found, back = jax.jit(lambda rate, mass: jax.vjp(ends, rate, mass))(rate, mass)
+    close(found, exact[0], 1e-7)
+    by_rate = jax.jit(jax.jacfwd(ends))(rate, mass)
     close(by_rate, exact[2], 1e-6)
-    assert abs(float(by_mass @ model.mass)) < 1e-6
+    weights = jnp.cos(1.0 + jnp.arange(len(ts)))
+    pulled, by_mass = back(weights)
+    close(pulled, weights @ by_rate, 1e-9)
+    assert abs(float(by_mass @ mass)) < 1e-6

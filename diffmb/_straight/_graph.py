@@ -3,8 +3,8 @@
 A number is known by its place in the graph, an int, so an array of numbers is an array of ints, and reshaping,
 transposing and picking are numpy's. An operation that is there already is not made again, what is known is computed at
 once, and 0 + x, 1 x, 0 x and their like are no operations: a product with a matrix of zeros and ones costs nothing.
-0 x is 0 whatever x is. Where the zero says that x plays no part, something that is not a number stays with those that
-it concerns.
+0 x and 0 / x are 0 whatever x is, but for 0 / 0. Where the zero says that x plays no part, something that is not a
+number stays with those that it concerns.
 """
 
 from collections.abc import Iterable, Sequence
