@@ -23,14 +23,21 @@ import numpy as np
 from jax import Array, lax
 
 from ._event import conditions, jump, rates_of_conditions
-from ._manifold import Landing, as_it_is, is_closed, nearest_state, open_limit, renewed, unknown_rows
+from ._manifold import (
+    Approach,
+    Landing,
+    approach_of,
+    as_it_is,
+    is_closed,
+    nearest_state,
+    open_limit,
+    renewed,
+    unknown_rows,
+)
 from ._plan import Mode, Plan, Theta, field, split
 from ._results import RESULTS
 
 _TINY = 1e-13  # of the span of time: steps below it do not arrive, even if they are accepted, as at the fork of a fold
-_SHRUNK = 5e-2  # of what was left of a row at the start of a step: its end is next to a singular attitude
-_VANISHING = 1e-2  # of the most that was left of it since it is in use: nothing is gone on from that need not be
-_SHY = 3  # times in a row that such a step is made shorter instead of being kept
 _LOCATE = 80  # shortenings of a step that meets an event, at most
 
 
@@ -81,9 +88,7 @@ class Progress(eqx.Module):
     controller_state: Any
     output: Array  # number of the next one
     result: Any
-    shy: Array  # times in a row that a step was made shorter for where it ends
-    pivots: Array  # of the rows (`Landing`)
-    most: Array  # that they have been since these rows are in use
+    approach: Approach
     counts: Counts
     g: Array  # the conditions of the events
     log: Log
@@ -168,9 +173,7 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
         controller_state,
         jnp.asarray(1),
         result,
-        none,
-        jnp.zeros_like(mode.chosen),
-        jnp.zeros_like(mode.chosen),
+        approach_of(mode),
         Counts(none, none, zero, zero),
         conditions(plan, theta, mode, t, y) if plan.events else jnp.zeros(0, y.dtype),
         log,
@@ -225,8 +228,8 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     keep, h, controller_state = _judge(plan, theta, p, a)
     finite = jnp.isfinite(a.y).all()
     keep, closed = keep & finite, a.end.left <= open_limit(a.y.dtype)
-    nearer, near = _is_near(plan, p, a)
-    shy = keep & nearer & ~land & (p.shy < _SHY)
+    shy, near = p.approach.to(a.end) if plan.controller is not None else (jnp.asarray(False), jnp.asarray(False))
+    shy = keep & shy & ~land
     keep = keep & ~shy
     shorter = jnp.where(finite, jnp.where(shy, 0.5 * (a.t1 - p.t), h), 0.25 * (a.t1 - p.t))
     h = jnp.where(keep, jnp.where(land, jnp.maximum(h, p.h), h), shorter)
@@ -245,21 +248,13 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     if p.steps is not None:
         full = (p.counts.accepted + 1 >= plan.slots) & (result == RESULTS.successful) & (p.output + land < ts.shape[0])
         result = RESULTS.where(full, RESULTS.max_stored, result)
-    aside = took & (nearer | near) & land & (p.output + 1 < ts.shape[0])
-    aside = aside if knot is None else aside & ~knot
+    aside = took & near & land & (p.output + 1 < ts.shape[0]) & (True if knot is None else ~knot)
     saved, took = took, took & ~aside
     row = jnp.where(saved & land, p.output, jnp.where(took & halt, ts.shape[0], ts.shape[0] + 1))
     put = lambda store, value: jax.tree.map(lambda s, x: s.at[row].set(x, mode="drop"), store, value)
     y, mode, g, solver_state = after
     where = lambda pred, new, old: jax.tree.map(lambda x, y: jnp.where(pred, x, y), new, old)
-    pivots = jnp.where(a.end.mode.stale | fired, 0.0, a.end.pivots)
     lands = jnp.where(land, p.output, jnp.where(halt, ts.shape[0], -1))
-    counts = Counts(
-        p.counts.tried + going,
-        p.counts.accepted + saved,
-        jnp.where(saved, jnp.maximum(p.counts.error, a.end.left), p.counts.error),
-        jnp.where(saved, jnp.maximum(p.counts.drift, a.end.size), p.counts.drift),
-    )
     return Progress(
         where(took, jnp.where(at_stop, stop, a.t1), p.t),
         where(took, y, p.y),
@@ -269,16 +264,23 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         where(going & ~shy & ~aside, controller_state, p.controller_state),
         p.output + (saved & land),
         RESULTS.where(going, result, p.result),
-        jnp.where(took, 0, p.shy + shy),
-        where(took, pivots, p.pivots),
-        where(took, jnp.where(pivots > 0.0, jnp.maximum(p.most, pivots), 0.0), p.most),
-        counts,
+        where(took, p.approach.after(a.end, fired), p.approach.waited(shy)),
+        _counted(p.counts, a.end, going, saved),
         where(took, g, p.g),
         _noted(p.log, a.t1, which, took & fired) if plan.events else p.log,
         put(p.ys, a.y),
         put(p.modes, mode),
         _recorded(plan, p, a, lands, which, aside, going),
         None if plan.progress is None else plan.progress.step(p.meter, (p.t - ts[0]) / (ts[-1] - ts[0])),
+    )
+
+
+def _counted(counts: Counts, end: Landing, going: Array, saved: Array) -> Counts:
+    return Counts(
+        counts.tried + going,
+        counts.accepted + saved,
+        jnp.where(saved, jnp.maximum(counts.error, end.left), counts.error),
+        jnp.where(saved, jnp.maximum(counts.drift, end.size), counts.drift),
     )
 
 
@@ -315,15 +317,6 @@ def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):
         p.t, a.t1, p.y, a.y, (theta, p.mode), error, plan.solver.error_order(plan.terms()), p.controller_state
     )
     return keep, t_end - t_next, state
-
-
-def _is_near(plan: Plan, p: Progress, a: Attempt) -> tuple[Array, Array]:
-    """Whether the step ends much nearer to a singular attitude than it starts (a row goes with the square of the
-    distance), and whether it ends near to one. Rows hold the motion weakly there, and its branches are close to each
-    other: steps that start there are not accurate, get ever shorter, or leave on the wrong branch."""
-    if plan.controller is None:
-        return jnp.asarray(False), jnp.asarray(False)
-    return (a.end.pivots < _SHRUNK * p.pivots).any(), (a.end.pivots < _VANISHING * p.most).any()
 
 
 def _outcome(plan: Plan, theta: Theta, ts: Array, p: Progress, a: Attempt, keep, closed, h, halt, arrived) -> Any:

@@ -24,6 +24,9 @@ from ._plan import Mode, split
 from ._tiles import Pace, running
 
 _PASSES = 8
+_SHRUNK = 5e-2  # of what was left of a row at the start of a step: it ends much nearer to a singular attitude
+_VANISHING = 1e-2  # of the most that was left of it: it ends near to one
+_WAITS = 3  # times in a row that a step is made shorter instead
 _DEPENDENT = 1e-3  # sin^2 of the angle between a row and those before it
 
 
@@ -92,6 +95,38 @@ class Landing(eqx.Module):
 def as_it_is(y: Array, mode: Mode) -> Landing:
     zero = jnp.zeros((), y.dtype)
     return Landing(y, zero, zero, mode, jnp.zeros_like(mode.chosen))
+
+
+class Approach(eqx.Module):
+    """How near a run is to singular attitudes, and how long it has waited to get nearer.
+
+    A row vanishes there, with the square of the distance. Rows hold the motion weakly, and its branches are close to
+    each other: steps that start there are not accurate, get ever shorter, or leave on the wrong branch.
+    """
+
+    pivots: Array  # of the rows where the next step starts
+    most: Array  # that they have been since these rows are in use
+    waits: Array  # times in a row that a step was made shorter for where it ends
+
+    def to(self, end: Landing) -> tuple[Array, Array]:
+        """Whether a step that ends there had better be shorter, and whether none should start from there."""
+        nearer = (end.pivots < _SHRUNK * self.pivots).any()
+        return nearer & (self.waits < _WAITS), nearer | (end.pivots < _VANISHING * self.most).any()
+
+    def after(self, end: Landing, anew: Array) -> "Approach":
+        """At the end of a step; with rows that will be chosen `anew` or are stale nothing is known."""
+        known = ~(anew | end.mode.stale)
+        pivots = jnp.where(known, end.pivots, 0.0)
+        return Approach(pivots, jnp.where(known, jnp.maximum(self.most, pivots), 0.0), jnp.zeros_like(self.waits))
+
+    def waited(self, once_more: Array) -> "Approach":
+        return Approach(self.pivots, self.most, self.waits + once_more)
+
+
+def approach_of(mode: Mode) -> Approach:
+    """At the start."""
+    nothing = jnp.zeros_like(mode.chosen)
+    return Approach(nothing, nothing, jnp.asarray(0))
 
 
 def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> Landing:
