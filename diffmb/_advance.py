@@ -228,9 +228,8 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     keep, h, controller_state = _judge(plan, theta, p, a)
     finite = jnp.isfinite(a.y).all()
     keep, closed = keep & finite, a.end.left <= open_limit(a.y.dtype)
-    shy, near = p.approach.to(a.end) if plan.controller is not None else (jnp.asarray(False), jnp.asarray(False))
-    shy = keep & shy & ~land
-    keep = keep & ~shy
+    back, near = p.approach.to(a.end) if plan.controller is not None else (jnp.asarray(False), jnp.asarray(False))
+    shy, keep = keep & back & ~land, keep & (land | ~back)
     shorter = jnp.where(finite, jnp.where(shy, 0.5 * (a.t1 - p.t), h), 0.25 * (a.t1 - p.t))
     h = jnp.where(keep, jnp.where(land, jnp.maximum(h, p.h), h), shorter)
     took = keep & closed & going
@@ -244,11 +243,11 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         land = land & ~fired
     at_stop, land = land, land & (stop == ts[jnp.minimum(p.output, ts.shape[0] - 1)])
     halt = fired & jnp.asarray([e.action is None for e in plan.events] or [False])[which]
-    result = _outcome(plan, theta, ts, p, a, keep, closed, h, halt, p.output + land == ts.shape[0])
+    aside = took & near & land & (p.output + 1 < ts.shape[0]) & (True if knot is None else ~knot)
+    result = _outcome(plan, theta, ts, p, a, keep, closed, aside, h, halt, p.output + land == ts.shape[0])
     if p.steps is not None:
         full = (p.counts.accepted + 1 >= plan.slots) & (result == RESULTS.successful) & (p.output + land < ts.shape[0])
         result = RESULTS.where(full, RESULTS.max_stored, result)
-    aside = took & near & land & (p.output + 1 < ts.shape[0]) & (True if knot is None else ~knot)
     saved, took = took, took & ~aside
     row = jnp.where(saved & land, p.output, jnp.where(took & halt, ts.shape[0], ts.shape[0] + 1))
     put = lambda store, value: jax.tree.map(lambda s, x: s.at[row].set(x, mode="drop"), store, value)
@@ -319,7 +318,7 @@ def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):
     return keep, t_end - t_next, state
 
 
-def _outcome(plan: Plan, theta: Theta, ts: Array, p: Progress, a: Attempt, keep, closed, h, halt, arrived) -> Any:
+def _outcome(plan: Plan, theta: Theta, ts: Array, p: Progress, a: Attempt, keep, closed, aside, h, halt, arrived):
     """What the attempt means for the run; the first thing that is wrong wins."""
     finite = jnp.isfinite(a.y).all()
     tiny = max(8.0 * np.finfo(a.y.dtype).eps, _TINY) * jnp.maximum(jnp.abs(p.t), ts[-1] - ts[0])
@@ -328,6 +327,7 @@ def _outcome(plan: Plan, theta: Theta, ts: Array, p: Progress, a: Attempt, keep,
     result = RESULTS.where(p.counts.tried + 1 >= theta.max_steps, result, RESULTS.successful)
     result = RESULTS.where(p.log.count >= plan.max_events, RESULTS.max_events, result) if plan.events else result
     result = RESULTS.where(keep & halt, RESULTS.event, result)
+    result = RESULTS.where(keep & ~arrived & ~aside & p.approach.loses(a.end), RESULTS.fork, result)
     result = RESULTS.where(keep & ~closed, RESULTS.drift, result)
     why = RESULTS.where(finite, RESULTS.where(a.failed, RESULTS.newton, RESULTS.step_too_small), RESULTS.nonfinite)
     return RESULTS.where(stuck, why, result)

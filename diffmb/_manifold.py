@@ -26,6 +26,7 @@ from ._tiles import Pace, running
 _PASSES = 8
 _SHRUNK = 5e-2  # of what was left of a row at the start of a step: it ends much nearer to a singular attitude
 _VANISHING = 1e-2  # of the most that was left of it: it ends near to one
+_GONE = 3e-7  # ... that no step can start from there (the softness of the correction leaves 1e-7)
 _WAITS = 3  # times in a row that a step is made shorter instead
 _DEPENDENT = 1e-3  # sin^2 of the angle between a row and those before it
 
@@ -112,6 +113,10 @@ class Approach(eqx.Module):
         """Whether a step that ends there had better be shorter, and whether none should start from there."""
         nearer = (end.pivots < _SHRUNK * self.pivots).any()
         return nearer & (self.waits < _WAITS), nearer | (end.pivots < _VANISHING * self.most).any()
+
+    def loses(self, end: Landing) -> Array:
+        """Whether a run that goes on from there may take any branch."""
+        return (end.pivots < _GONE * self.most).any()
 
     def after(self, end: Landing, anew: Array) -> "Approach":
         """At the end of a step; with rows that will be chosen `anew` or are stale nothing is known."""

@@ -123,6 +123,25 @@ def test_every_member_passes_the_folds(outputs):
         close(angle[fine], truth[fine], error)
 
 
+def test_a_time_at_the_fold():
+    """P02, and the very time of the first fold: what is asked for there is right, or the run says that it is lost."""
+    from scipy.integrate import solve_ivp
+
+    model = mb.compile(windows(1))
+    start = mb.assemble(model, *map(jnp.asarray, windows_state(model, np.pi / 2, -1.0)))
+    slope = lambda t, y: [y[1], windows_acceleration(1, y[0])]
+    exact = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-12}
+    fold = solve_ivp(slope, (0, 3.0), [np.pi / 2, -1.0], events=lambda t, y: np.sin(y[0]), **exact).t_events[0][0]
+    ts = np.array([0.0, 0.5, fold, 3.0])
+    truth = solve_ivp(slope, (0, 3.0), [np.pi / 2, -1.0], t_eval=ts, **exact).y[0]
+    for rtol in (1e-6, 1e-8):
+        traj = mb.simulate(model, start, ts, controller=mb.Tolerance(rtol), throw=False)
+        assert traj.result == mb.RESULTS.fork or traj.result == mb.RESULTS.successful
+        reached = int(traj.reached)
+        assert reached >= 2
+        close(traj.coordinate("A0")[:reached], truth[:reached], 30 * rtol)
+
+
 def test_a_batch_of_windows_is_a_batch_of_pendulums():
     """P02 with other starts, 33 side by side: 6 windows (13 speeds, 30 rows) take the ways of large matrices."""
     from scipy.integrate import solve_ivp
