@@ -24,8 +24,8 @@ class RESULTS(eqx.Enumeration):
         "simulation about a switch by an event, or loosen the tolerance"
     )
     fork = (
-        "the run got to a singular attitude, where motions fork, and cannot tell how to go on; ask for other times than "
-        "the one at which it gets there, or loosen the tolerance, so that steps pass over it"
+        "the run got to a singular attitude, where motions fork, and cannot tell how to go on; ask for other times "
+        "than the one at which it gets there, or loosen the tolerance, so that steps pass over it"
     )
     max_events = (
         "more events than max_events: they may follow each other ever faster (a ball that comes to rest), then stop or "
