@@ -45,7 +45,7 @@ from ._spatial._seen import results_of
 from ._straight._kernel import Straight, straight
 from ._straight._machine import by_machine
 from ._straight._unroll import RULES, unroll
-from ._tiles import MACHINE, Pace, longest, pace, tile_of
+from ._tiles import Pace, by_table, longest, pace, tile_of
 
 batch_last_p = Primitive("batch_last")
 batch_last_p.multiple_results = True
@@ -112,22 +112,25 @@ def _written_out(fun: Function, shapes: tuple, x64: bool, most: int) -> Straight
     return straight(traced(fun, shapes, False, x64), most, _known(fun))
 
 
+def _is_derivative(fun: Function) -> bool:
+    return isinstance(fun, Tangent | Cotangent)
+
+
 def _program(fun: Function, avals: Any) -> Straight | None:
     """The same; how short it must be depends on how often it runs."""
     own = bare(fun)
     single = tuple(((*a.shape[:-1], 1), a.dtype) for a in avals)
-    once = own.pace is Pace.ONCE and batch_of(avals) == 1
-    most = MACHINE[1] if once else longest(own.pace, isinstance(own, Tangent | Cotangent))
-    return _written_out(own, single, jax.config.jax_enable_x64, most)  # pyright: ignore
+    return _written_out(own, single, jax.config.jax_enable_x64, longest(own.pace, _is_derivative(own)))  # pyright: ignore
 
 
-def _kernel(program: Straight, own: Pace, batch: int) -> Callable[..., list[Array]] | None:
-    """The program of samples side by side as one kernel, its own or that of the machine; None if arrays are better."""
-    once = own is Pace.ONCE and batch == 1
-    machine = by_machine(program) if once and len(program.made) >= MACHINE[0] else None
-    if machine is None and once and len(program.made) > longest(own, False):
-        return None
-    return machine or program.over(batch)
+def _kernel(program: Straight, fun: Function, batch: int) -> Callable[..., list[Array]] | None:
+    """The program of samples side by side as one kernel: its own, or that of the machine if a sample is alone; None if
+    arrays are better."""
+    derivative, length = _is_derivative(bare(fun)), len(program.made)
+    if batch > 1 or not by_table(fun.pace, derivative, length):
+        return program.over(batch)
+    short = fun.pace is not Pace.ONCE or length <= longest(Pace.UNKNOWN, derivative)
+    return by_machine(program) or (program.over(batch) if short else None)
 
 
 def _known(fun: Any) -> tuple[bytes | None, ...]:
@@ -140,7 +143,7 @@ def _known(fun: Any) -> tuple[bytes | None, ...]:
 def _lower_side_by_side(ctx, *args, fun, linear):
     """Samples of one tile, or a single one: by one kernel, or as arrays."""
     program = _program(fun, ctx.avals_in)
-    kernel = None if program is None else _kernel(program, bare(fun).pace, batch_of(ctx.avals_in))
+    kernel = None if program is None else _kernel(program, fun, batch_of(ctx.avals_in))
     if kernel is None:
         return _lower(ctx, *args, fun=fun, linear=linear)
     like = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in ctx.avals_in]

@@ -88,19 +88,18 @@ def _factors(graph: Graph, params: dict, A: np.ndarray) -> list[np.ndarray]:
     m, F, pivots = A.shape[0], A.copy(), np.zeros(A.shape[1:], int)
     if not m:
         return [F, pivots]
-    zero, one = (graph.constant(np.asarray(x, graph.numbers[A.flat[0]].dtype)) for x in (0, 1))
-    F[:] = zero
+    zero, one = (graph.constant(np.asarray(x, graph.dtype[A.flat[0]])) for x in (0, 1))
     for z in range(A.shape[-1]):
-        left = A[..., z].copy()
+        left, L = A[..., z].tolist(), [[zero] * m for _ in range(m)]
         for k in range(m):
-            pivots[k, z] = left[k, k]
-            F[k, k, z] = graph.div(one, left[k, k])
-            below = [i for i in range(k + 1, m) if left[i, k] not in graph.zeros]
+            L[k][k] = graph.div(one, left[k][k])
+            below = [i for i in range(k + 1, m) if not graph.is_zero(left[i][k])]
             for i in below:
-                F[i, k, z] = graph.mul(left[i, k], F[k, k, z])
+                L[i][k] = graph.mul(left[i][k], L[k][k])
             for i in below:
                 for j in (j for j in below if j <= i):
-                    left[i, j] = graph.sub(left[i, j], graph.mul(F[i, k, z], left[j, k]))
+                    left[i][j] = graph.sub(left[i][j], graph.mul(L[i][k], left[j][k]))
+        F[..., z], pivots[:, z] = L, [left[k][k] for k in range(m)]
     return [F, pivots]
 
 
@@ -127,19 +126,20 @@ def _substituted(graph: Graph, params: dict, A: np.ndarray, F: np.ndarray, b: np
     """Number by number."""
     m, batch = F.shape[0], max(F.shape[-1], b.shape[-1])
     x = np.broadcast_to(b, (*b.shape[:-1], batch)).copy()
-    filled = lambda numbers: [n for n in range(m) if numbers[n] not in graph.zeros]
     for z in range(batch):
-        L = F[..., min(z, F.shape[-1] - 1)]
-        before = [[k for k in filled(L[i]) if k < i] for i in range(m)]
-        after = [[k for k in filled(L[:, i]) if k > i] for i in range(m)]
+        L = F[..., min(z, F.shape[-1] - 1)].tolist()
+        before = [[k for k in range(i) if not graph.is_zero(L[i][k])] for i in range(m)]
+        after = [[k for k in range(i + 1, m) if not graph.is_zero(L[k][i])] for i in range(m)]
         for c in range(b.shape[1]):
+            y = x[:, c, z].tolist()
             for i in range(m):
                 for k in before[i]:
-                    x[i, c, z] = graph.sub(x[i, c, z], graph.mul(L[i, k], x[k, c, z]))
+                    y[i] = graph.sub(y[i], graph.mul(L[i][k], y[k]))
             for i in reversed(range(m)):
-                x[i, c, z] = graph.mul(x[i, c, z], L[i, i])
+                y[i] = graph.mul(y[i], L[i][i])
                 for k in after[i]:
-                    x[i, c, z] = graph.sub(x[i, c, z], graph.mul(L[k, i], x[k, c, z]))
+                    y[i] = graph.sub(y[i], graph.mul(L[k][i], y[k]))
+            x[:, c, z] = y
     return x
 
 

@@ -119,13 +119,15 @@ class Cotangent:
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """A function of one tile of a batch on CPU, with its stages stored. Arguments: those of the function."""
+    """A function of one tile of a batch on CPU, with its stages stored if it is a whole one. Arguments: those of the
+    function."""
 
     of: Explicit | Implicit | Tangent | Cotangent
+    size: int
     pace: Pace = Pace.UNKNOWN
 
     def call(self, *args: Array) -> Arrays:
-        token = storing.set(True)
+        token = storing.set(self.size == TILE)
         try:
             return self.of.call(*args)
         finally:
@@ -192,4 +194,4 @@ def tile_function(fun: Any, size: int) -> Function:
     """The function as it is called for each tile; what runs once in a batch of many runs many times."""
     if isinstance(fun, Explicit | Implicit) and fun.pace is Pace.ONCE:
         fun = dataclasses.replace(fun, pace=Pace.SELDOM)
-    return Tile(fun) if size == TILE else fun
+    return Tile(fun, size)

@@ -142,7 +142,7 @@ def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> Landing:
 
     def once(carry):
         q, v, _, _, first, count = carry
-        with running(Pace.OFTEN):
+        with running(Pace.STEP):
             q, v, size, *about = settle_once(model, mode.chosen, mask, q, v, t)
         return q, v, size, tuple(about), jnp.where(count == 0, size, first), count + 1
 
@@ -154,7 +154,7 @@ def nearest_state(model: Model, y: Array, t: Array, mode: Mode) -> Landing:
     return Landing(jnp.concatenate([q, v, z]), first, left, Mode(mode.chosen, poor, mode.on), pivots)
 
 
-@running(Pace.OFTEN)
+@running(Pace.STEP)
 def nearest_change(model_of: Callable, moving: Any, moved: Any, mode: Mode, t: Array, y: Array, dy: Array) -> Array:
     """(1): the change of a state y on the manifold when its rows change with `moving` by `moved`; linear in both."""
 

@@ -5,8 +5,8 @@ up to 1000, seldom           one by one: the short program of a single state, wh
 a long program               one by one: each fills the caches, or has something to do only now and then
 
 A tile, or a single sample, is one kernel (`_straight`) if its program is not too long; else arrays, whose products are
-written out along the samples where these are many. A long program of a single sample that hardly ever runs is left to
-a machine that needs no compiling.
+written out along the samples where these are many. A long program of a sample that is alone is left to a machine that
+needs no compiling: who waits for one run waits for the compiler above all, who runs a batch for the batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,10 +27,11 @@ storing: ContextVar[bool] = ContextVar("storing", default=False)
 
 
 class Pace(Enum):
-    """How often a program runs: in every step of a simulation; nobody knows; now and then, at a few samples; or hardly
-    ever."""
+    """How often a program runs: a dozen times in every step of a simulation; once a step; nobody knows; now and then,
+    at a few samples; or hardly ever."""
 
     OFTEN = auto()
+    STEP = auto()
     UNKNOWN = auto()
     SELDOM = auto()
     ONCE = auto()
@@ -40,17 +41,24 @@ pace: ContextVar[Pace] = ContextVar("pace", default=Pace.UNKNOWN)
 
 _QUICK = 3_200  # operations on numbers that are one kernel, which compiles faster than many kernels of arrays
 _FAST = 28_000  # ... that are one kernel all the same, if they run often
+_ONCE = 8_000  # ... that are left to the machine, if they run once
 _LONG = 12_000  # ... of which one sample fills the caches: several side by side would be slower
 _DERIVATIVE = 2.5  # a derivative has about so many operations for each one of its function
-MACHINE = 500, 16_000  # operations from which and up to which it pays to have no kernel at all, for what runs once
+_MACHINE = {Pace.ONCE: 500, Pace.STEP: 1_000, Pace.OFTEN: 4_000}  # ... from which a sample that is alone has no kernel
 
 
 def longest(own: Pace, derivative: bool) -> int:
-    """Operations up to which the program of a single sample is written out as kernels; a function and its derivatives
-    are so together. Measured, accelerations of four-bar (2900 operations) and Andrews (10500): 11 and 24 us as arrays,
-    2 and 6 us as kernels; 1.4 s each to compile, against 1.1 and 5 s. Forty four-bars (22000; correction 28000): a run
-    of 450 ms becomes one of 23 ms, its gradient of 1350 one of 41 ms; 8 and 16 s to compile become 20 and 69 s."""
-    return int((_FAST if own is Pace.OFTEN else _QUICK) * (_DERIVATIVE if derivative else 1))
+    """Operations up to which the program of a single sample is written out; a function and its derivatives are so
+    together. Measured, accelerations of four-bar (2900 operations) and Andrews (10500): 11 and 24 us as arrays, 2 and
+    6 us as kernels. Forty four-bars (22000; correction 28000): a run of 450 ms becomes one of 23 ms."""
+    most = {Pace.OFTEN: _FAST, Pace.STEP: _FAST, Pace.ONCE: _ONCE}.get(own, _QUICK)
+    return int(most * (_DERIVATIVE if derivative else 1))
+
+
+def by_table(own: Pace, derivative: bool, operations: int) -> bool:
+    """Whether the program of a sample that is alone is left to the machine, which is compiled in 0.2 s and needs 5 ns
+    for each operation; a kernel of its own takes 0.3 ms to compile for each, and 0.5 ns."""
+    return own in _MACHINE and operations >= _MACHINE[own] * (_DERIVATIVE if derivative else 1)
 
 
 @contextmanager

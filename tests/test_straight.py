@@ -17,7 +17,7 @@ from diffmb._straight._graph import Graph, TooLong
 from diffmb._straight._kernel import Straight, straight
 from diffmb._straight._machine import by_machine
 from diffmb._straight._moves import Unknown
-from diffmb._tiles import Pace, running
+from diffmb._straight._schedule import NOTHING, ONE, SUM, SUMS, schedule
 
 RNG = np.random.default_rng(3)
 A, B, V = RNG.normal(size=(4, 3)), RNG.normal(size=(3, 4)), RNG.normal(size=5)
@@ -131,6 +131,43 @@ def test_machine_refuses(fun):
     assert kernel is None or by_machine(kernel) is None
 
 
+def test_order_of_the_machine():
+    """Four at a time, of one kind and none made of another; products that are used once go into sums."""
+    fun = lambda a, v: (jnp.sin(a @ a.T) @ jnp.cos(a), (a * a).sum() / v, a @ v[:3] - v[:4])
+    program = Straight(jax.make_jaxpr(fun)(A, V), 10_000)
+    plan = schedule(program.graph, program.made, program.results)
+    given, graph = {NOTHING, ONE, *program.given, *program.graph.fixed}, program.graph
+    for kind, of, made in zip(plan.kind, plan.of, plan.made, strict=True):
+        assert given.issuperset(of.ravel().tolist())
+        own = [n for n in made.tolist() if n != NOTHING]
+        assert own and all((graph.primitive[n] in SUMS) == (plan.kinds[kind] is SUM) for n in own)
+        assert given.isdisjoint(own)
+        given |= set(own)
+    assert given.issuperset(program.results)
+    products = sum(graph.primitive[n] is lax.mul_p for n in program.made)
+    assert products > 30 and (plan.made != NOTHING).sum() <= len(program.made) - products // 2
+
+
+def test_a_product_that_is_used_twice():
+    """It is not made anew in each sum; nor is one that is a result itself."""
+    same = lambda v: (v[0] * v[1] + v[2], v[0] * v[1] - v[2], v[1] * v[2], v[1] * v[2] + v[3], -(v[0] * v[3]))
+    program = Straight(jax.make_jaxpr(same)(V), 100)
+    machine = by_machine(program)
+    assert machine is not None
+    for a, b in zip(jax.jit(machine)(jnp.asarray(V)), same(V), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-15)
+
+
+def test_zeros_keep_their_signs_in_the_machine():
+    fun = lambda v: (v[0] * v[1], -v[1], v[0] + v[1] * v[1], jnp.arctan2(v[0] * v[1], -1.0 - v[0]))
+    machine = by_machine(Straight(jax.make_jaxpr(fun)(V), 100))
+    assert machine is not None
+    for v in ([0.0, -2.0], [-0.0, 3.0], [0.0, 0.0], [-0.0, -0.0]):
+        v = jnp.asarray([*v, 0.0, 0.0, 0.0])
+        for a, b in zip(jax.jit(machine)(v), fun(v), strict=True):
+            np.testing.assert_array_equal([a, jnp.copysign(1.0, a)], [b, jnp.copysign(1.0, b)])
+
+
 def test_many_results_side_by_side():
     """XLA refuses kernels that hold an array of 256 kB, so these come out in pieces."""
     program = jax.make_jaxpr(lambda x: (x[:, None] * x[None], x > 0.0))(jnp.zeros((25, 1)))
@@ -241,14 +278,13 @@ def test_motion(mechanism):
         assert straight(own, 100_000) is not None
     ways = []
     many = lambda model, q, v: jax.vmap(lambda s: everything(model, q, v * s))(1.0 + 0.1 * jnp.arange(3.0))
-    arrays, kernels, machine = (0, (0, 0)), (100_000, (200_000, 100_000)), (0, (0, 100_000))
-    for most, once in (arrays, kernels, machine):
+    arrays, kernels, machine = (0, False), (100_000, False), (100_000, True)
+    for most, table in (arrays, kernels, machine):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_batch, "longest", lambda *_: most)
-            patch.setattr(_batch, "MACHINE", once)
+            patch.setattr(_batch, "by_table", lambda *_: table)
             jax.clear_caches()
-            with running(Pace.ONCE):
-                ways.append(jax.tree.leaves(jax.jit(lambda *x: (everything(*x), many(*x)))(model, q, v)))
+            ways.append(jax.tree.leaves(jax.jit(lambda *x: (everything(*x), many(*x)))(model, q, v)))
     wanted, *others = ways
     for found in others:
         for a, b in zip(found, wanted, strict=True):

@@ -22,7 +22,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from .._straight._graph import Graph
+from .._straight._graph import ZERO, Graph
 from .._straight._unroll import RULES
 
 WIDE = 32  # samples that fill the vector units: from there on, code written out along the batch pays
@@ -231,15 +231,15 @@ def _straight(graph: Graph, p: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray
         return x.reshape(math.prod((*ahead, *behind)), math.prod(own))
 
     found = []
-    zero, zeros = graph.constant(np.zeros((), p["avals"][0].dtype)), graph.zeros
+    zero, known = graph.constant(np.zeros((), p["avals"][0].dtype)), graph.kind
     for x, y in zip(rows(a, first).tolist(), rows(b, second).tolist(), strict=True):
         sums: dict[int, int] = {}
         for i, j, k, factor in kind.terms:
-            if x[j] in zeros or y[k] in zeros:
+            if known[x[j]] == ZERO or known[y[k]] == ZERO:
                 continue
             term = graph.mul(x[j], y[k])
             if abs(factor) != 1:
-                term = graph.mul(graph.constant(np.asarray(abs(factor), graph.numbers[term].dtype)), term)
+                term = graph.mul(graph.constant(np.asarray(abs(factor), graph.dtype[term])), term)
             if i in sums:
                 sums[i] = graph.add(sums[i], term) if factor > 0 else graph.sub(sums[i], term)
             else:

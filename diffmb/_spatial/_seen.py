@@ -99,5 +99,6 @@ def results_of(program: ClosedJaxpr, known: Sequence[bytes | None]) -> list[np.n
         outs = unroll(graph, program, graph.arguments(program.in_avals, known))
     except (Unknown, TooLong):
         return [None] * len(program.out_avals)
-    entries = [[graph.simple.get(n, UNKNOWN) for n in out.ravel().tolist()] for out in outs]
+    sign = lambda n: UNKNOWN if (found := graph.sign(n)) is None else found
+    entries = [[sign(n) for n in out.ravel().tolist()] for out in outs]
     return [np.array(own, np.int8).reshape(out.shape) for own, out in zip(entries, outs, strict=True)]

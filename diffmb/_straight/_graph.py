@@ -9,55 +9,55 @@ number stays with those that it concerns.
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat, zip_longest
-from typing import Any, NamedTuple, no_type_check
+from typing import Any, no_type_check
 
 import jax
 import numpy as np
 from jax import lax
 
 Place = int | np.integer  # of a number in the graph
+PLAIN, ZERO, SIGN, FIXED, TURNED = range(5)  # what is known of a number: nothing; 0; 1 or -1; it is constant; it is -x
 
 
 class TooLong(Exception):
     """The graph has more operations than are worth a kernel."""
 
 
-class Number(NamedTuple):
-    """One entry of the graph: a constant (`value`), an input (neither), or a primitive with its arguments."""
-
-    dtype: Any
-    value: Any = None
-    primitive: Any = None
-    args: tuple[int, ...] = ()
-
-
 @no_type_check  # thousands of small calls, each of which the tests would check
 class Graph:
-    """The numbers so far, at most `most` operations."""
+    """The numbers so far, at most `most` operations.
+
+    For each its dtype, its primitive (none if it is constant or comes in) and the numbers that it is made of, in lists
+    side by side: there are too many for an object each, on which Python's collector would spend a third of the time.
+    """
 
     def __init__(self, most: int):
-        self.numbers: list[Number] = []
-        self.known: dict[Any, int] = {}
+        self.dtype: list[Any] = []
+        self.primitive: list[Any] = []
+        self.args: list[tuple[int, ...]] = []
+        self.kind = bytearray()
         self.fixed: dict[Place, Any] = {}  # constants, with what they are
-        self.simple: dict[Place, int] = {}  # those that are 0, 1 or -1
-        self.zeros: set[Place] = set()
         self.turned: dict[Place, int] = {}  # x for each -x
+        self.known: dict[Any, int] = {}  # operations that were made, with their results
+        self.codes: dict[Any, int] = {}  # of operations, for the keys of `known`
         self.room = most
 
-    def _new(self, key: Any, number: Number) -> int:
-        if number.primitive is not None:
+    def _new(self, dtype: Any, primitive: Any = None, args: tuple[int, ...] = (), kind: int = PLAIN) -> int:
+        if primitive is not None:
             self.room -= 1
             if self.room < 0:
                 raise TooLong
-        self.numbers.append(number)
-        self.known[key] = len(self.numbers) - 1
-        return self.known[key]
+        self.dtype.append(dtype)
+        self.primitive.append(primitive)
+        self.args.append(args)
+        self.kind.append(kind)
+        return len(self.kind) - 1
 
     def inputs(self, shape: tuple[int, ...], dtype: Any, known: bytes | None = None) -> np.ndarray:
         """Numbers that come in; those that `known` says to be 0, 1 or -1 are constants."""
-        start = len(self.numbers)
-        count = int(np.prod(shape))
-        self.numbers += [Number(np.dtype(dtype))] * count
+        start, count, own = len(self.kind), int(np.prod(shape)), np.dtype(dtype)
+        for _ in range(count):
+            self._new(own)
         places = np.arange(start, start + count)
         for k, value in enumerate(np.frombuffer(known or b"", np.int8)):
             if abs(value) <= 1:
@@ -71,15 +71,12 @@ class Graph:
     def constant(self, value: Any) -> int:
         value = np.asarray(value)[()]
         key = value.dtype, value.tobytes()
-        if key in self.known:
-            return self.known[key]
-        number = self._new(key, Number(value.dtype, value))
-        self.fixed[number] = value
-        if value in (0, 1, -1):
-            self.simple[number] = int(value)
-        if value == 0:
-            self.zeros.add(number)
-        return number
+        found = self.known.get(key)
+        if found is None:
+            kind = ZERO if value == 0 else SIGN if value in (1, -1) else FIXED
+            found = self.known[key] = self._new(key[0], kind=kind)
+            self.fixed[found] = value
+        return found
 
     def constants(self, values: Any) -> np.ndarray:
         values = np.asarray(values)
@@ -97,73 +94,112 @@ class Graph:
         """What a number is if it is known, else None."""
         return self.fixed.get(number)
 
+    def is_zero(self, number: Place) -> bool:
+        return self.kind[number] == ZERO
+
+    def zeros(self, places: np.ndarray) -> np.ndarray:
+        """Which of them are zero."""
+        return np.frombuffer(self.kind, np.uint8)[places] == ZERO
+
+    def sign(self, number: Place) -> int | None:
+        """0, 1 or -1 where a number is known to be that."""
+        return int(self.fixed[number]) if self.kind[number] in (ZERO, SIGN) else None
+
     def do(self, primitive: Any, places: Sequence[Place], dtype: Any) -> int:
         """One operation; `dtype` is that of its result."""
         own = _OWN.get(primitive)
-        return self._made(primitive, places, dtype) if own is None else own(self, *places)
+        return self._made(primitive, tuple(map(int, places)), dtype) if own is None else own(self, *places)
 
-    def each(self, primitive: Any, rows: Sequence[Sequence[Place]], dtype: Any) -> list[int]:
+    def each(self, primitive: Any, rows: Sequence[Sequence[int]], dtype: Any) -> list[int]:
         """One operation on each of many arguments."""
         own = _OWN.get(primitive)
         if own is not None:
             return list(map(own, repeat(self), *rows))
-        return [self._made(primitive, places, dtype) for places in zip(*rows, strict=True)]
+        dtype = np.dtype(dtype)
+        code = self._code(primitive, dtype)
+        return [self._coded(code, primitive, places, dtype) for places in zip(*rows, strict=True)]
 
-    def _made(self, primitive: Any, places: Sequence[Place], dtype: Any) -> int:
-        args = tuple(map(int, places))
+    def _code(self, primitive: Any, dtype: Any) -> int:
+        return self.codes.setdefault((primitive, dtype), len(self.codes))
+
+    def _made(self, primitive: Any, args: tuple[Any, ...], dtype: Any) -> int:
+        dtype = np.dtype(dtype)
+        return self._coded(self._code(primitive, dtype), primitive, args, dtype)
+
+    def _coded(self, code: int, primitive: Any, args: tuple[int, ...], dtype: Any) -> int:
         if primitive in _SYMMETRIC and args[0] > args[1]:
             args = args[::-1]
-        dtype = np.dtype(dtype)
-        key = (primitive, dtype, args)
+        key = (code, *args)
         found = self.known.get(key)
-        if found is not None:
-            return found
-        values = [self.fixed[a] for a in args if a in self.fixed]
-        if len(values) == len(args):
-            self.known[key] = self.constant(_computed(primitive, values, dtype))
-            return self.known[key]
-        return self._new(key, Number(dtype, None, primitive, args))
+        if found is None:
+            fixed = self.fixed
+            if all(a in fixed for a in args):
+                found = self.constant(_computed(primitive, [fixed[a] for a in args], dtype))
+            else:
+                found = self._new(dtype, primitive, args)
+            self.known[key] = found
+        return found
 
     # the operations that linear algebra is made of
 
-    def _binary(self, primitive: Any, a: Place, b: Place) -> int:
-        return self._made(primitive, (a, b), self.numbers[a].dtype)
+    def _pair(self, primitive: Any, code: int, a: Any, b: Any) -> int:
+        """The same for two numbers of the dtype of the result."""
+        key = (a << 28 | b) << 2 | code
+        found = self.known.get(key)
+        if found is None:
+            if a in self.fixed and b in self.fixed:
+                found = self.constant(_computed(primitive, [self.fixed[a], self.fixed[b]], self.dtype[a]))
+            else:
+                found = self._new(self.dtype[a], primitive, (a, b))
+            self.known[key] = found
+        return found
 
     def add(self, a: Place, b: Place) -> Any:
-        if a in self.zeros:
+        kind = self.kind
+        if kind[a] == ZERO:
             return b
-        if b in self.zeros:
+        if kind[b] == ZERO:
             return a
-        if b in self.turned:
+        if kind[b] == TURNED:
             return self.sub(a, self.turned[b])
-        return self.sub(b, self.turned[a]) if a in self.turned else self._binary(lax.add_p, a, b)
+        if kind[a] == TURNED:
+            return self.sub(b, self.turned[a])
+        return self._pair(lax.add_p, 0, a, b) if a < b else self._pair(lax.add_p, 0, b, a)
 
     def sub(self, a: Place, b: Place) -> Any:
-        if b in self.zeros:
+        kind = self.kind
+        if kind[b] == ZERO:
             return a
-        if b in self.turned:
+        if kind[b] == TURNED:
             return self.add(a, self.turned[b])
-        return self.negative(b) if a in self.zeros else self._binary(lax.sub_p, a, b)
+        return self.negative(b) if kind[a] == ZERO else self._pair(lax.sub_p, 1, a, b)
 
     def mul(self, a: Place, b: Place) -> Any:
-        if a not in self.simple:
-            a, b = b, a
-        if a in self.simple:
-            factor = self.simple[a]
-            return a if factor == 0 else b if factor == 1 else self.negative(b)
-        if a in self.turned:
+        one, other = self.kind[a], self.kind[b]
+        if one == ZERO:
+            return a
+        if other == ZERO:
+            return b
+        if one == SIGN:
+            return b if self.fixed[a] == 1 else self.negative(b)
+        if other == SIGN:
+            return a if self.fixed[b] == 1 else self.negative(a)
+        if one == TURNED:
             return self.negative(self.mul(self.turned[a], b))
-        return self.negative(self.mul(a, self.turned[b])) if b in self.turned else self._binary(lax.mul_p, a, b)
+        if other == TURNED:
+            return self.negative(self.mul(a, self.turned[b]))
+        return self._pair(lax.mul_p, 2, a, b) if a < b else self._pair(lax.mul_p, 2, b, a)
 
     def div(self, a: Place, b: Place) -> Any:
-        nothing = a in self.zeros and b not in self.fixed
-        return a if nothing or self.simple.get(b) == 1 else self._binary(lax.div_p, a, b)
+        nothing = self.kind[a] == ZERO and b not in self.fixed
+        return a if nothing or self.sign(b) == 1 else self._pair(lax.div_p, 3, a, b)
 
-    def negative(self, a: Place) -> int:
-        if a in self.turned:
+    def negative(self, a: Place) -> Any:
+        if self.kind[a] == TURNED:
             return self.turned[a]
-        found = self._made(lax.neg_p, (a,), self.numbers[a].dtype)
+        found = self._made(lax.neg_p, (int(a),), self.dtype[a])
         if found not in self.fixed:
+            self.kind[found] = TURNED
             self.turned[found] = int(a)
         return found
 
@@ -173,28 +209,29 @@ class Graph:
             return cases[int(self.fixed[which])]
         if len(set(cases)) == 1:
             return cases[0]
-        return self._made(lax.select_n_p, (which, *cases), self.numbers[cases[0]].dtype)
+        return self._made(lax.select_n_p, (which, *cases), self.dtype[cases[0]])
 
-    def total(self, parts: Iterable[Place], dtype: Any) -> int:
-        found = self.constant(np.zeros((), dtype))
+    def total(self, parts: Iterable[Place], dtype: Any) -> Any:
+        found = None
         for part in parts:
-            found = self.add(found, part)
-        return found
+            found = part if found is None else self.add(found, part)
+        return self.constant(np.zeros((), dtype)) if found is None else found
 
-    def dot(self, a: Iterable[Place], b: Iterable[Place], dtype: Any) -> int:
-        zeros = self.zeros
-        pairs = ((x, y) for x, y in zip(a, b, strict=True) if x not in zeros and y not in zeros)
+    def dot(self, a: Iterable[Place], b: Iterable[Place], dtype: Any) -> Any:
+        kind = self.kind
+        pairs = ((x, y) for x, y in zip(a, b, strict=True) if kind[x] != ZERO and kind[y] != ZERO)
         return self.total((self.mul(x, y) for x, y in pairs), dtype)
 
     def needed(self, results: Iterable[int]) -> list[int]:
         """The numbers on which the results depend, each after those that it is made of."""
-        marked, waiting = set(), list(results)
-        while waiting:
-            n = waiting.pop()
-            if n not in marked:
-                marked.add(n)
-                waiting += self.numbers[n].args
-        return sorted(marked)
+        marked = bytearray(len(self.kind))
+        for n in results:
+            marked[n] = 1
+        for n in range(len(marked) - 1, -1, -1):
+            if marked[n]:
+                for a in self.args[n]:
+                    marked[a] = 1
+        return [n for n, needed in enumerate(marked) if needed]
 
 
 def _computed(primitive: Any, values: list, dtype: Any) -> Any:

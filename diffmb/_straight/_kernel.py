@@ -70,14 +70,14 @@ class Straight:
         self.outputs = [np.asarray(out) for out in unroll(self.graph, program, self.inputs)]
         self.avals = [ShapedArray(a.shape, a.dtype) for a in program.out_avals]
         self.graph.known.clear()  # it is complete
-        numbers = self.graph.numbers
+        primitive = self.graph.primitive
         self.results = [n for out in self.outputs for n in out.ravel().tolist()]
         needed = self.graph.needed(self.results)
-        self.made = [n for n in needed if numbers[n].primitive is not None]
+        self.made = [n for n in needed if primitive[n] is not None]
         if len(self.made) > most:
             raise TooLong
-        self.kept = [n for n in dict.fromkeys(self.results) if numbers[n].primitive is not None]
-        self.given = {n for n in needed if numbers[n].primitive is None and numbers[n].value is None}
+        self.kept = [n for n in dict.fromkeys(self.results) if primitive[n] is not None]
+        self.given = {n for n in needed if primitive[n] is None and n not in self.graph.fixed}
         self.used = [k for k, places in enumerate(self.inputs) if self.given.intersection(places.ravel().tolist())]
 
     def over(self, batch: int) -> Callable[..., list[Array]]:
@@ -106,7 +106,7 @@ class Straight:
         return [Row(*kind, tuple(k for k in self.used if (wide[k], self._dtype(k)) == kind)) for kind in kinds]
 
     def _dtype(self, k: int) -> Any:
-        return self.graph.numbers[next(n for n in self.inputs[k].ravel().tolist() if n in self.given)].dtype
+        return self.graph.dtype[next(n for n in self.inputs[k].ravel().tolist() if n in self.given)]
 
     def _joined(self, row: Row, args: tuple[Array, ...]) -> Array:
         """(numbers, samples); never a row that XLA could know to be a constant."""
@@ -163,8 +163,8 @@ class Slot(NamedTuple):
 def _slots(graph: Graph, given: list[int], kept: list[int], shared: set[int]) -> list[Slot]:
     """Numbers that differ between samples go in by rows; those that are shared by starts, or where there is room."""
     slots = []
-    for dtype in dict.fromkeys(graph.numbers[n].dtype for n in [*given, *kept]):
-        into, outs = ([n for n in some if graph.numbers[n].dtype == dtype] for some in (given, kept))
+    for dtype in dict.fromkeys(graph.dtype[n] for n in [*given, *kept]):
+        into, outs = ([n for n in some if graph.dtype[n] == dtype] for some in (given, kept))
         rows, starts = [n for n in into if n not in shared], [n for n in into if n in shared]
         while len(rows) < len(outs) + len(starts) and starts:
             rows.append(starts.pop())
@@ -178,9 +178,8 @@ def _reduced(
 ) -> dict[int, ir.Value]:
     """The numbers `kept` of those that are made from given ones, as arrays (1, batch); given ones are (1, batch) or,
     if they are `shared`, (1, 1)."""
-    numbers = graph.numbers
-    into = dict.fromkeys(a for n in made for a in numbers[n].args if numbers[a].primitive is None)
-    slots = _slots(graph, [n for n in into if numbers[n].value is None], kept, shared)
+    into = dict.fromkeys(a for n in made for a in graph.args[n] if graph.primitive[a] is None)
+    slots = _slots(graph, [n for n in into if n not in graph.fixed], kept, shared)
     zero = {slot.dtype: _constant(np.zeros((), slot.dtype)) for slot in slots}
     of = lambda n, slot: zero[slot.dtype] if n is None else values[n]
     rows = [_spread(of(slot.row, slot), 2, batch) for slot in slots]
@@ -192,10 +191,9 @@ def _reduced(
         before, now = block.arguments[: len(slots)], block.arguments[len(slots) :]
         found: dict[Any, ir.Value] = {slot.row: x for slot, x in zip(slots, now, strict=True)}
         found |= {slot.start: x for slot, x in zip(slots, before, strict=True)}
-        found |= {n: mlir.ir_constant(np.asarray(numbers[n].value)) for n in into if numbers[n].value is not None}
+        found |= {n: mlir.ir_constant(np.asarray(graph.fixed[n])) for n in into if n in graph.fixed}
         for n in made:
-            own = numbers[n]
-            found[n] = OPERATIONS[own.primitive](_type((), own.dtype), *(found[a] for a in own.args))
+            found[n] = OPERATIONS[graph.primitive[n]](_type((), graph.dtype[n]), *(found[a] for a in graph.args[n]))
         ends = [x if slot.out is None else found[slot.out] for slot, x in zip(slots, before, strict=True)]
         hlo.return_(ends)
     # the barrier uses all results: XLA takes forever to find out what else it need not compute

@@ -7,6 +7,7 @@ What has no rule here raises `Unknown`, and the program stays one of arrays. Pri
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ._operations import OPERATIONS
 
 RULES: dict[Any, Rule] = dict(MOVES)
 
+_LARGE = 16  # entries from which an array is looked at as a whole
 _EACH = {*OPERATIONS, lax.integer_pow_p, lax.square_p, lax.clamp_p}
 
 
@@ -47,17 +49,30 @@ def _each(graph: Graph, eqn: Any, into: list[Places]) -> Places:
     out, primitive = eqn.outvars[0].aval, eqn.primitive
     if primitive is lax.convert_element_type_p and eqn.invars[0].aval.dtype == out.dtype:
         return into[0]
-    rows = [np.broadcast_to(a, out.shape).ravel().tolist() for a in into]
+    rows = [(a if a.shape == out.shape else np.broadcast_to(a, out.shape)).ravel() for a in into]
     if primitive in _WRITTEN:
-        found = [_WRITTEN[primitive](graph, eqn.params, *one) for one in zip(*rows, strict=True)]
-    else:
-        found = graph.each(primitive, rows, out.dtype)
-    return np.array(found, int).reshape(out.shape)
+        found = [_WRITTEN[primitive](graph, eqn.params, *one) for one in zip(*(a.tolist() for a in rows), strict=True)]
+        return np.array(found, int).reshape(out.shape)
+    whole, left = _with_nothing(graph, primitive, rows)
+    if len(left):
+        whole[left] = graph.each(primitive, [a[left].tolist() for a in rows], out.dtype)
+    return whole.reshape(out.shape)
+
+
+def _with_nothing(graph: Graph, primitive: Any, rows: list[Places]) -> tuple[Places, Places]:
+    """What products and sums with zeros are, all at once: of large arrays most are; and where there is more to do."""
+    whole = rows[0].copy()
+    if primitive not in (lax.mul_p, lax.add_p) or whole.size < _LARGE:
+        return whole, np.arange(whole.size)
+    first, second = map(graph.zeros, rows)
+    other = second & ~first if primitive is lax.mul_p else first
+    whole[other] = rows[1][other]
+    return whole, np.flatnonzero(~(first | second))
 
 
 def _power(graph: Graph, p: dict, a: int) -> int:
     """a^y by squaring."""
-    one = graph.constant(np.ones((), graph.numbers[a].dtype))
+    one = graph.constant(np.ones((), graph.dtype[a]))
     found, square, y = one, a, abs(p["y"])
     while y:
         found, square, y = graph.mul(found, square) if y % 2 else found, graph.mul(square, square), y // 2
@@ -65,7 +80,7 @@ def _power(graph: Graph, p: dict, a: int) -> int:
 
 
 def _clamped(graph: Graph, p: dict, low: int, a: int, high: int) -> int:
-    dtype = graph.numbers[a].dtype
+    dtype = graph.dtype[a]
     return graph.do(lax.min_p, (graph.do(lax.max_p, (a, low), dtype), high), dtype)
 
 
@@ -89,12 +104,11 @@ def _fold(primitive: Any) -> Rule:
         rows = x.transpose([*kept, *axes]).reshape(*shape, -1)
         if not rows.shape[-1]:
             raise Unknown("a reduction of nothing")
-        out = np.zeros(shape, int)
+        out, dtype = np.zeros(shape, int), p["avals"][0].dtype
+        filled = ~graph.zeros(rows) if primitive is lax.add_p else np.ones(rows.shape, bool)
         for place in np.ndindex(*shape):
-            first, *rest = rows[place].tolist()
-            for n in rest:
-                first = graph.do(primitive, (first, n), graph.numbers[first].dtype)
-            out[place] = first
+            own = rows[place][filled[place]].tolist()
+            out[place] = reduce(lambda a, b: graph.do(primitive, (a, b), dtype), own) if own else rows[place][0]
         return out
 
     return rule
@@ -111,7 +125,7 @@ def _first(better: Any) -> Rule:
             for k, n in enumerate(rows[place].tolist()[1:], 1):
                 found = graph.do(better, (n, best), bool)
                 where = graph.do(lax.select_n_p, (found, where, graph.constant(np.asarray(k, dtype))), dtype)
-                best = graph.do(lax.select_n_p, (found, best, n), graph.numbers[best].dtype)
+                best = graph.do(lax.select_n_p, (found, best, n), graph.dtype[best])
             out[place] = where
         return out
 
@@ -126,9 +140,16 @@ def _dot_general(graph: Graph, p: dict, a: Places, b: Places) -> Places:
     count = [int(np.prod(n)) for n in lengths]
     left = a.transpose([*batch_a, *free_a, *sum_a]).reshape(count[0], count[1], -1)
     right = b.transpose([*batch_b, *free_b, *sum_b]).reshape(count[0], count[2], -1)
-    dtype = p["preferred_element_type"] or (graph.numbers[int(left.flat[0])].dtype if left.size else float)
-    out = [graph.dot(left[n, i], right[n, j], dtype) for n, i, j in np.ndindex(*count)]
+    dtype = p["preferred_element_type"] or (graph.dtype[int(left.flat[0])] if left.size else float)
+    filled = lambda rows: [[{k: x for k, x in enumerate(row) if not graph.is_zero(x)} for row in own] for own in rows]
+    pairs = zip(filled(left.tolist()), filled(right.tolist()), strict=True)
+    out = [_dot(graph, a, b, dtype) for own, other in pairs for a in own for b in other]
     return np.array(out, int).reshape([*lengths[0], *lengths[1], *lengths[2]])
+
+
+def _dot(graph: Graph, a: dict[int, int], b: dict[int, int], dtype: Any) -> int:
+    """Of two rows of which the zeros are left out."""
+    return graph.total([graph.mul(x, b[k]) for k, x in a.items() if k in b], dtype)
 
 
 def _reduce(graph: Graph, p: dict, x: Places, start: Places) -> Places:
@@ -136,24 +157,26 @@ def _reduce(graph: Graph, p: dict, x: Places, start: Places) -> Places:
     body = p["jaxpr"].jaxpr.eqns
     if len(body) != 1 or body[0].primitive is not lax.add_p or graph.value(int(start)) != 0:
         raise Unknown("a reduction that is not a sum")
-    return RULES[lax.reduce_sum_p](graph, {"axes": p["dimensions"]}, x)
+    return RULES[lax.reduce_sum_p](graph, p | {"axes": p["dimensions"]}, x)
 
 
 def _cholesky(graph: Graph, p: dict, A: Places) -> Places:
     """L with A = L L^T, from the lower half of A."""
     if not A.size:
         return A
-    m, dtype = A.shape[-1], graph.numbers[int(A.flat[0])].dtype
+    m, dtype = A.shape[-1], graph.dtype[int(A.flat[0])]
     out = np.broadcast_to(graph.constants(np.zeros((), dtype)), A.shape).copy()
+    one = graph.constant(np.ones((), dtype))
     for place in np.ndindex(*A.shape[:-2]):
-        L = out[place]
+        L, own = out[place].tolist(), A[place].tolist()
         for j in range(m):
-            rest = graph.sub(A[place][j, j], graph.dot(L[j, :j], L[j, :j], dtype))
-            L[j, j] = graph.do(lax.sqrt_p, (rest,), dtype)
-            inverse = graph.div(graph.constant(np.ones((), dtype)), L[j, j])
+            rest = graph.sub(own[j][j], graph.dot(L[j][:j], L[j][:j], dtype))
+            L[j][j] = graph.do(lax.sqrt_p, (rest,), dtype)
+            inverse = graph.div(one, L[j][j])
             for i in range(j + 1, m):
-                rest = graph.sub(A[place][i, j], graph.dot(L[i, :j], L[j, :j], dtype))
-                L[i, j] = graph.mul(rest, inverse)
+                rest = graph.sub(own[i][j], graph.dot(L[i][:j], L[j][:j], dtype))
+                L[i][j] = graph.mul(rest, inverse)
+        out[place] = L
     return out
 
 
@@ -163,16 +186,17 @@ def _triangular_solve(graph: Graph, p: dict, T: Places, B: Places) -> Places:
         return B
     turn = bool(p["transpose_a"]) != (not p["left_side"])
     T, B = (np.swapaxes(T, -1, -2) if turn else T), (B if p["left_side"] else np.swapaxes(B, -1, -2))
-    m, dtype = T.shape[-1], graph.numbers[int(T.flat[0])].dtype
+    m, dtype = T.shape[-1], graph.dtype[int(T.flat[0])]
     lower, one = bool(p["lower"]) != turn, graph.constant(np.ones((), dtype))
     order = list(range(m)) if lower else list(range(m))[::-1]
     out = np.zeros(B.shape, int)
     for *front, k in np.ndindex(*B.shape[:-2], B.shape[-1]):
-        A, b, x = T[tuple(front)], B[tuple(front)][:, k], out[tuple(front)][:, k]
+        A, b, x = T[tuple(front)].tolist(), B[tuple(front)][:, k].tolist(), out[tuple(front)][:, k].tolist()
         for n, i in enumerate(order):
             done = order[:n]
-            rest = graph.sub(b[i], graph.dot(A[i, done], x[done], dtype))
-            x[i] = rest if p["unit_diagonal"] else graph.mul(rest, graph.div(one, A[i, i]))
+            rest = graph.sub(b[i], graph.dot([A[i][j] for j in done], [x[j] for j in done], dtype))
+            x[i] = rest if p["unit_diagonal"] else graph.mul(rest, graph.div(one, A[i][i]))
+        out[tuple(front)][:, k] = x
     return out if p["left_side"] else np.swapaxes(out, -1, -2)
 
 
@@ -240,7 +264,7 @@ def _cond(graph: Graph, p: dict, which: Places, *into: Places) -> list[Places]:
         return unroll(graph, branches[known], into)
     if len(branches) > 2:
         raise Unknown("a choice among many that is not known beforehand")
-    test = graph.do(lax.ne_p, (int(which), graph.constant(np.zeros((), graph.numbers[int(which)].dtype))), bool)
+    test = graph.do(lax.ne_p, (int(which), graph.constant(np.zeros((), graph.dtype[int(which)]))), bool)
     no, yes = (unroll(graph, branch, into) for branch in branches)
     return [_selected(graph, test, *pair) for pair in zip(no, yes, strict=True)]
 
