@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Callable
 from functools import lru_cache, partial, wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +43,8 @@ from ._functions import (
 from ._known import known_leaves, with_known
 from ._model import Model
 from ._spatial._seen import results_of
-from ._straight._kernel import Straight, straight
+from ._straight._graph import TooLong
+from ._straight._kernel import UNUSED, Straight, straight
 from ._straight._machine import by_machine
 from ._straight._unroll import RULES, unroll
 from ._tiles import Pace, by_table, longest, pace, tile_of
@@ -62,7 +64,16 @@ def _compiled(fun: Function, linear: int) -> Callable[..., list[Array]]:
 
 
 def _straight(graph: Any, params: dict, *into: Any) -> list[Any]:
-    return unroll(graph, program_of(params["fun"], params["avals"]), into)
+    program, room = program_of(params["fun"], params["avals"]), graph.room
+    try:
+        return unroll(graph, program, into)
+    except TooLong:
+        if room > 0.9 * graph.most:  # too long by itself as well
+            _TOO_LONG[program] = graph.most // UNUSED
+        raise
+
+
+_TOO_LONG: WeakKeyDictionary = WeakKeyDictionary()  # programs, with numbers of operations that did not do
 
 
 RULES[batch_last_p] = _straight
@@ -109,7 +120,8 @@ def _lower(ctx, *args, fun, linear):
 @lru_cache(maxsize=32)  # some megabytes each
 def _written_out(fun: Function, shapes: tuple, x64: bool, most: int) -> Straight | None:
     """The program of a single sample, written out, if it is short enough."""
-    return straight(traced(fun, shapes, False, x64), most, _known(fun))
+    program = traced(fun, shapes, False, x64)
+    return None if _TOO_LONG.get(program, -1) >= most else straight(program, most, _known(fun))
 
 
 def _is_derivative(fun: Function) -> bool:

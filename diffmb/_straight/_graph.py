@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 Place = int | np.integer  # of a number in the graph
+_LARGE = 16  # entries from which a row is looked at as a whole
 PLAIN, ZERO, SIGN, FIXED, TURNED = range(5)  # what is known of a number: nothing; 0; 1 or -1; it is constant; it is -x
 
 
@@ -40,7 +41,7 @@ class Graph:
         self.turned: dict[Place, int] = {}  # x for each -x
         self.known: dict[Any, int] = {}  # operations that were made, with their results
         self.codes: dict[Any, int] = {}  # of operations, for the keys of `known`
-        self.room = most
+        self.most = self.room = most
 
     def _new(self, dtype: Any, primitive: Any = None, args: tuple[int, ...] = (), kind: int = PLAIN) -> int:
         if primitive is not None:
@@ -110,14 +111,37 @@ class Graph:
         own = _OWN.get(primitive)
         return self._made(primitive, tuple(map(int, places)), dtype) if own is None else own(self, *places)
 
-    def each(self, primitive: Any, rows: Sequence[Sequence[int]], dtype: Any) -> list[int]:
-        """One operation on each of many arguments."""
+    def each(self, primitive: Any, rows: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
+        """One operation on each of many arguments, rows of numbers."""
+        found = rows[0].copy()
+        left = self._at_once(primitive, rows, found) if found.size >= _LARGE else np.arange(found.size)
+        if left.size:
+            found[left] = self._one_by_one(primitive, [row[left].tolist() for row in rows], dtype)
+        return found
+
+    def _one_by_one(self, primitive: Any, rows: Sequence[list[int]], dtype: Any) -> list[int]:
         own = _OWN.get(primitive)
         if own is not None:
             return list(map(own, repeat(self), *rows))
         dtype = np.dtype(dtype)
         code = self._code(primitive, dtype)
         return [self._coded(code, primitive, places, dtype) for places in zip(*rows, strict=True)]
+
+    def _at_once(self, primitive: Any, rows: Sequence[np.ndarray], found: np.ndarray) -> np.ndarray:
+        """Fills in what needs no operation, which of large arrays is the most; and says where there is more to do."""
+        if primitive is lax.select_n_p and len(rows) == 3:
+            kind = np.frombuffer(self.kind, np.uint8)[rows[0]]
+            for known, case in zip((ZERO, SIGN), rows[1:], strict=True):
+                found[kind == known] = case[kind == known]
+            return np.flatnonzero((kind != ZERO) & (kind != SIGN))
+        if primitive not in (lax.add_p, lax.sub_p, lax.mul_p):
+            return np.arange(found.size)
+        first, second = map(self.zeros, rows)
+        if primitive is lax.sub_p:
+            return np.flatnonzero(~second)
+        other = second & ~first if primitive is lax.mul_p else first
+        found[other] = rows[1][other]
+        return np.flatnonzero(~(first | second))
 
     def _code(self, primitive: Any, dtype: Any) -> int:
         return self.codes.setdefault((primitive, dtype), len(self.codes))

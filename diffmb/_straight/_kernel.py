@@ -40,7 +40,7 @@ from ._unroll import unroll
 
 Known = Sequence[bytes | None]
 _ARRAY = 128_000  # bytes; XLA shares the work on an array of 256 kB among threads, which it cannot do within a kernel
-_UNUSED = 2  # operations that may come up for each one that is needed
+UNUSED = 2  # operations that may come up for each one that is needed
 TRIED = ("0.10.",)  # versions of jax with which it was seen to be one kernel, and right
 
 
@@ -65,7 +65,7 @@ class Straight:
     `known` has for the first inputs, or None, which of their numbers are 0, 1 or -1: one signed byte each."""
 
     def __init__(self, program: ClosedJaxpr, most: int, known: Known = ()):
-        self.graph = Graph(_UNUSED * most)
+        self.graph = Graph(UNUSED * most)
         self.inputs = self.graph.arguments(program.in_avals, known)
         self.outputs = [np.asarray(out) for out in unroll(self.graph, program, self.inputs)]
         self.avals = [ShapedArray(a.shape, a.dtype) for a in program.out_avals]

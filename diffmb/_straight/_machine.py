@@ -84,7 +84,7 @@ def by_machine(program: Straight) -> Callable[..., list[Array]] | None:
     place[[NOTHING, ONE]] = 0, 1
     results = [place[out.ravel()] for out in program.outputs]
     codes = np.concatenate([plan.kind[:, None], place[plan.of].reshape(len(plan.kind), -1)], 1)
-    tables = (codes, plan.signs.astype(dtype)) if SUM in plan.kinds else (codes,)  # XLA fails if one is not looked at
+    tables = codes, plan.signs.astype(dtype)
 
     def call(*args: Array) -> list[Array]:
         given = [args[k].astype(dtype).ravel() for k in program.used]
@@ -98,8 +98,10 @@ def by_machine(program: Straight) -> Callable[..., list[Array]] | None:
     return call
 
 
-def _run(kinds: list[Any], start: Array, codes: Array, signs: Array | None = None) -> Array:
-    """All registers. Each is read by itself: XLA makes good code of that, and poor code of a gather."""
+def _run(kinds: list[Any], start: Array, codes: Array, signs: Array) -> Array:
+    """All registers. Each is read by itself: XLA makes good code of that, and poor code of a gather.
+
+    There is always a branch that looks at the signs: XLA ends the process where an argument of a kernel is not used."""
     first, count, zero = start.shape[0], codes.shape[0], jnp.uint32(0)
 
     def turn(n: Array, registers: Array) -> Array:

@@ -116,7 +116,7 @@ def _gather(graph: Graph, p: dict, x: Places, index: Places) -> Places:
     return out.transpose(order)
 
 
-def scatter(join: Callable[[Graph, list[int], list[int]], list[int]]) -> Rule:
+def scatter(join: Callable[[Graph, Places, Places], Places]) -> Rule:
     """Entries of an array are joined with updates; those outside of it are dropped."""
 
     def rule(graph: Graph, p: dict, x: Places, index: Places, updates: Places) -> Places:
@@ -132,8 +132,7 @@ def scatter(join: Callable[[Graph, list[int], list[int]], list[int]]) -> Rule:
             if start is None:
                 continue
             where = tuple(slice(a, a + n) for a, n in zip(start, sizes, strict=True))
-            joined = join(graph, out[where].ravel().tolist(), updates[place].ravel().tolist())
-            out[where] = np.array(joined, int).reshape(sizes)
+            out[where] = join(graph, out[where].ravel(), updates[place].ravel()).reshape(sizes)
         return out
 
     return rule
@@ -156,5 +155,5 @@ MOVES: dict[Any, Rule] = {
     lax.dynamic_update_slice_p: _dynamic_update,
     lax.gather_p: _gather,
     lax.scatter_p: scatter(lambda graph, old, new: new),
-    lax.scatter_add_p: scatter(lambda graph, old, new: list(map(graph.add, old, new))),
+    lax.scatter_add_p: scatter(lambda graph, old, new: graph.each(lax.add_p, (old, new), None)),
 }

@@ -21,15 +21,7 @@ SUM = "sum"  # the kind of s a b + u c
 SUMS = {lax.add_p, lax.sub_p, lax.mul_p, lax.neg_p, lax.convert_element_type_p}  # what is made so
 
 
-class Step(NamedTuple):
-    """How a number is made: by what, of which three numbers, and with which signs."""
-
-    kind: Any
-    a: int
-    b: int
-    c: int
-    s: float = 1.0
-    u: float = 1.0
+Step = tuple[int, int, int, int, float, float]  # how a number is made: place of its kind among all; a, b, c; s, u
 
 
 class Schedule(NamedTuple):
@@ -43,67 +35,60 @@ class Schedule(NamedTuple):
 
 
 @no_type_check  # called for each of some ten thousand numbers
-def _steps(graph: Graph, made: Sequence[int], results: Sequence[int]) -> dict[int, Step]:
-    """Each number that is made by itself."""
-    uses = dict.fromkeys(results, 2)
+def _steps(graph: Graph, made: Sequence[int], results: Sequence[int]) -> tuple[list[Any], dict[int, Step]]:
+    """The kinds, and each number that is made by itself."""
+    kinds, steps, uses = {SUM: 0}, {}, dict.fromkeys(results, 2)
     for n in made:
         for a in graph.args[n]:
             uses[a] = uses.get(a, 0) + 1
-    steps: dict[int, Step] = {}
 
     def product(n: int) -> Step | None:
-        """The product that makes n and nothing else does."""
-        return steps[n] if graph.primitive[n] is lax.mul_p and uses[n] == 1 and n in steps else None
+        """The product that makes n and nothing else does, which then need not be made."""
+        return steps.pop(n, None) if graph.primitive[n] is lax.mul_p and uses[n] == 1 else None
 
     for n in made:
         primitive, args = graph.primitive[n], graph.args[n]
         if primitive is lax.add_p or primitive is lax.sub_p:
             (x, y), u = args, 1.0 if primitive is lax.add_p else -1.0
             if (one := product(x)) is not None:
-                del steps[x]
-                steps[n] = Step(SUM, one.a, one.b, y, 1.0, u)
+                steps[n] = (0, one[1], one[2], y, 1.0, u)
             elif (one := product(y)) is not None:
-                del steps[y]
-                steps[n] = Step(SUM, one.a, one.b, x, u, 1.0)
+                steps[n] = (0, one[1], one[2], x, u, 1.0)
             else:
-                steps[n] = Step(SUM, x, ONE, y, 1.0, u)
+                steps[n] = (0, x, ONE, y, 1.0, u)
         elif primitive is lax.mul_p:
-            steps[n] = Step(SUM, *args, NOTHING)
+            steps[n] = (0, *args, NOTHING, 1.0, 1.0)
         elif primitive is lax.neg_p:
-            steps[n] = Step(SUM, *args, ONE, NOTHING, -1.0)
+            steps[n] = (0, *args, ONE, NOTHING, -1.0, 1.0)
         elif primitive is lax.convert_element_type_p:
-            steps[n] = Step(SUM, *args, ONE, NOTHING)
+            steps[n] = (0, *args, ONE, NOTHING, 1.0, 1.0)
         else:
-            steps[n] = Step(primitive, *args, *[NOTHING] * (3 - len(args)))
-    return steps
+            steps[n] = (kinds.setdefault(primitive, len(kinds)), *args, *[NOTHING] * (3 - len(args)), 1.0, 1.0)
+    return list(kinds), steps
 
 
 @no_type_check
 def schedule(graph: Graph, made: Sequence[int], results: Sequence[int]) -> Schedule:
     """How to make the numbers `made`, each of which comes after those that it is made of."""
-    steps = _steps(graph, made, results)
+    kinds, steps = _steps(graph, made, results)
     turn: dict[int, int] = {}  # in which a number is made; what is given is there before
-    places: dict[Any, dict[int, list[int]]] = {}  # kind -> turn -> numbers
-    later: dict[Any, dict[int, int]] = {}  # kind -> turn without a free place -> one to try instead
+    groups: dict[int, list[int]] = {}  # numbers by turn and kind
+    later: dict[int, int] = {}  # for groups without a free place one to try instead
     for n, (kind, a, b, c, *_) in steps.items():
-        first = max(turn.get(a, 0), turn.get(b, 0), turn.get(c, 0)) + 1
-        full, taken = later.setdefault(kind, {}), places.setdefault(kind, {})
+        first = (max(turn.get(a, 0), turn.get(b, 0), turn.get(c, 0)) + 1) * len(kinds) + kind
         found = first
-        while found in full:
-            found = full[found]
-        while first in full:
-            full[first], first = found, full[first]
-        group = taken.setdefault(found, [])
+        while found in later:
+            found = later[found]
+        while first in later:
+            later[first], first = found, later[first]
+        group = groups.setdefault(found, [])
         group.append(n)
-        turn[n] = found
+        turn[n] = found // len(kinds)
         if len(group) == WIDTH:
-            full[found] = found + 1
-    kinds = sorted(places, key=lambda kind: kind != SUM)
-    groups = sorted((t, k, group) for k, kind in enumerate(kinds) for t, group in places[kind].items())
-    rows = [[*group, *[NOTHING] * (WIDTH - len(group))] for *_, group in groups]
-    free = Step(None, NOTHING, NOTHING, NOTHING)
-    all_steps = [steps.get(n, free) for row in rows for n in row]
-    of = np.array([step[1:4] for step in all_steps], np.int64).reshape(-1, WIDTH, 3)
-    signs = np.array([step[4:] for step in all_steps]).reshape(-1, WIDTH, 2)
-    kind = np.array([k for _, k, _ in groups], np.uint32)
-    return Schedule(kinds, kind, of.transpose(0, 2, 1), signs.transpose(0, 2, 1), np.array(rows, np.int64))
+            later[found] = found + len(kinds)
+    order = sorted(groups)
+    rows = [n for g in order for n in [*groups[g], *[NOTHING] * (WIDTH - len(groups[g]))]]
+    free = (0, NOTHING, NOTHING, NOTHING, 1.0, 1.0)
+    table = np.array([steps.get(n, free) for n in rows]).reshape(-1, WIDTH, 6).transpose(0, 2, 1)
+    kind = np.array([g % len(kinds) for g in order], np.uint32)
+    return Schedule(kinds, kind, table[:, 1:4].astype(int), table[:, 4:], np.array(rows).reshape(-1, WIDTH))

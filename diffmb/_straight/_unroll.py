@@ -20,7 +20,6 @@ from ._operations import OPERATIONS
 
 RULES: dict[Any, Rule] = dict(MOVES)
 
-_LARGE = 16  # entries from which an array is looked at as a whole
 _EACH = {*OPERATIONS, lax.integer_pow_p, lax.square_p, lax.clamp_p}
 
 
@@ -53,21 +52,7 @@ def _each(graph: Graph, eqn: Any, into: list[Places]) -> Places:
     if primitive in _WRITTEN:
         found = [_WRITTEN[primitive](graph, eqn.params, *one) for one in zip(*(a.tolist() for a in rows), strict=True)]
         return np.array(found, int).reshape(out.shape)
-    whole, left = _with_nothing(graph, primitive, rows)
-    if len(left):
-        whole[left] = graph.each(primitive, [a[left].tolist() for a in rows], out.dtype)
-    return whole.reshape(out.shape)
-
-
-def _with_nothing(graph: Graph, primitive: Any, rows: list[Places]) -> tuple[Places, Places]:
-    """What products and sums with zeros are, all at once: of large arrays most are; and where there is more to do."""
-    whole = rows[0].copy()
-    if primitive not in (lax.mul_p, lax.add_p) or whole.size < _LARGE:
-        return whole, np.arange(whole.size)
-    first, second = map(graph.zeros, rows)
-    other = second & ~first if primitive is lax.mul_p else first
-    whole[other] = rows[1][other]
-    return whole, np.flatnonzero(~(first | second))
+    return graph.each(primitive, rows, out.dtype).reshape(out.shape)
 
 
 def _power(graph: Graph, p: dict, a: int) -> int:
@@ -230,8 +215,7 @@ def _named(graph: Graph, eqn: Any, into: list[Places]) -> list[Places] | Places:
         inner = p[_CALLS[name]]
         return unroll(graph, inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ()), into)
     if name == "add_any":
-        pairs = zip(*(a.ravel().tolist() for a in into), strict=True)
-        return np.array([graph.add(*pair) for pair in pairs], int).reshape(into[0].shape)
+        return graph.each(lax.add_p, [a.ravel() for a in into], None).reshape(into[0].shape)
     if name in ("stop_gradient", "reshard"):  # the second where a program is made within `jax.shard_map`
         return into
     if name == "stack":
