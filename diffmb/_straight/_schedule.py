@@ -89,6 +89,6 @@ def schedule(graph: Graph, made: Sequence[int], results: Sequence[int]) -> Sched
     order = sorted(groups)
     rows = [n for g in order for n in [*groups[g], *[NOTHING] * (WIDTH - len(groups[g]))]]
     free = (0, NOTHING, NOTHING, NOTHING, 1.0, 1.0)
-    table = np.array([steps.get(n, free) for n in rows]).reshape(-1, WIDTH, 6).transpose(0, 2, 1)
+    table = np.array([steps.get(n, free) for n in rows], float).reshape(-1, WIDTH, 6).transpose(0, 2, 1)
     kind = np.array([g % len(kinds) for g in order], np.uint32)
-    return Schedule(kinds, kind, table[:, 1:4].astype(int), table[:, 4:], np.array(rows).reshape(-1, WIDTH))
+    return Schedule(kinds, kind, table[:, 1:4].astype(int), table[:, 4:], np.array(rows, int).reshape(-1, WIDTH))
