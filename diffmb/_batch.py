@@ -132,7 +132,8 @@ def _program(fun: Function, avals: Any) -> Straight | None:
     """The same; how short it must be depends on how often it runs."""
     own = bare(fun)
     single = tuple(((*a.shape[:-1], 1), a.dtype) for a in avals)
-    return _written_out(own, single, jax.config.jax_enable_x64, longest(own.pace, _is_derivative(own)))  # pyright: ignore
+    pace = Pace.SELDOM if own.pace is Pace.ONCE and batch_of(avals) > 1 else own.pace  # as each tile
+    return _written_out(own, single, jax.config.jax_enable_x64, longest(pace, _is_derivative(own)))  # pyright: ignore
 
 
 def _kernel(program: Straight, fun: Function, batch: int) -> Callable[..., list[Array]] | None:

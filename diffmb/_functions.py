@@ -120,7 +120,7 @@ class Cotangent:
 @dataclasses.dataclass(frozen=True)
 class Tile:
     """A function of one tile of a batch on CPU, with its stages stored if it is a whole one. Arguments: those of the
-    function."""
+    function. Its own pace is unknown: whatever runs for many samples is not left to the machine."""
 
     of: Explicit | Implicit | Tangent | Cotangent
     size: int
@@ -194,4 +194,5 @@ def tile_function(fun: Any, size: int) -> Function:
     """The function as it is called for each tile; what runs once in a batch of many runs many times."""
     if isinstance(fun, Explicit | Implicit) and fun.pace is Pace.ONCE:
         fun = dataclasses.replace(fun, pace=Pace.SELDOM)
+        return fun if size == 1 else Tile(fun, size)
     return Tile(fun, size)

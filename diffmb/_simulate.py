@@ -209,8 +209,10 @@ def _times(ts: Any, model: Model) -> Array:
 def _check_start(state: State, ts: Array) -> None:
     if is_concrete(state.ok) and not np.all(np.asarray(state.ok)):
         raise MechanismError("the state was not assembled (state.ok is False); mb.assemble(..., throw=True) says why")
-    if is_concrete(state.t, ts) and abs(float(state.t) - float(ts[0])) > 1e-9 * max(1.0, abs(float(ts[0]))):
-        at, start = float(state.t), float(ts[0])
+    if not is_concrete(state.t, ts):
+        return
+    at, start = float(np.asarray(state.t)), float(np.asarray(ts)[0])
+    if abs(at - start) > 1e-9 * max(1.0, abs(start)):
         raise MechanismError(f"the state is at t = {at:g} s, but ts starts at {start:g}; assemble it with t={start:g}")
 
 

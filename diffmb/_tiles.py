@@ -41,7 +41,7 @@ pace: ContextVar[Pace] = ContextVar("pace", default=Pace.UNKNOWN)
 
 _QUICK = 3_200  # operations on numbers that are one kernel, which compiles faster than many kernels of arrays
 _FAST = 28_000  # ... that are one kernel all the same, if they run often
-_ONCE = 8_000  # ... that are left to the machine, if they run once
+_ONCE = 50_000  # ... that are left to the machine, if they run once
 _LONG = 12_000  # ... of which one sample fills the caches: several side by side would be slower
 _DERIVATIVE = 2.5  # a derivative has about so many operations for each one of its function
 _MACHINE = {Pace.ONCE: 500, Pace.STEP: 1_000, Pace.OFTEN: 4_000}  # ... from which a sample that is alone has no kernel

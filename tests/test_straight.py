@@ -73,6 +73,8 @@ RULES = {
                               jnp.concatenate([v[:0], v]), outer(v[:0], v), a[:0] + 1.0, v.at[:0].set(1.0)), A, V),
     "cross products": (lambda a: (cross(a[0], a[1]), jax.vmap(cross)(a, a[::-1])), A),
     "known results": (lambda v: (jnp.zeros(3), v, jnp.concatenate([v[:2], 2 * v[:1], jnp.ones(1)])), V),
+    "one of three": (lambda a, v: lax.select_n((v > 0).astype(np.int32) + (v > 1), v, 2.0 * v, v * v + a[0, 0]), A, V),
+    "one of two by number": (lambda v: lax.select_n((v > 0).astype(np.int32), v, 2.0 * v), V),
     "one number": (lambda v: v[0] * v[1], V),
     "other derivatives": (lambda v: jax.vjp(lambda v: jnp.sum(jnp.sin(v) * v[0]), v)[1](1.0), V),
 }  # fmt: skip
@@ -159,13 +161,18 @@ def test_a_product_that_is_used_twice():
 
 
 def test_zeros_keep_their_signs_in_the_machine():
-    fun = lambda v: (v[0] * v[1], -v[1], v[0] + v[1] * v[1], jnp.arctan2(v[0] * v[1], -1.0 - v[0]))
-    machine = by_machine(Straight(jax.make_jaxpr(fun)(V), 100))
-    assert machine is not None
-    for v in ([0.0, -2.0], [-0.0, 3.0], [0.0, 0.0], [-0.0, -0.0]):
-        v = jnp.asarray([*v, 0.0, 0.0, 0.0])
-        for a, b in zip(jax.jit(machine)(v), fun(v), strict=True):
-            np.testing.assert_array_equal([a, jnp.copysign(1.0, a)], [b, jnp.copysign(1.0, b)])
+    """Also where its constants are those that XLA could count up to."""
+    for fun in (
+        lambda v: (v[0] * v[1], -v[1], v[0] + v[1] * v[1], jnp.arctan2(v[0] * v[1], -1.0 - v[0])),
+        lambda v: (v[0] * v[1], -v[1]),
+        lambda v: (v[0] * v[1], 2.0 * v[1], 3.0 * v[1]),
+    ):
+        machine = by_machine(Straight(jax.make_jaxpr(fun)(V), 100))
+        assert machine is not None
+        for v in ([0.0, -2.0], [-0.0, 3.0], [0.0, 0.0], [-0.0, -0.0]):
+            v = jnp.asarray([*v, 0.0, 0.0, 0.0])
+            for a, b in zip(jax.jit(machine)(v), fun(v), strict=True):
+                np.testing.assert_array_equal([a, jnp.copysign(1.0, a)], [b, jnp.copysign(1.0, b)])
 
 
 def test_many_results_side_by_side():

@@ -233,6 +233,12 @@ class Graph:
             return cases[int(self.fixed[which])]
         if len(set(cases)) == 1:
             return cases[0]
+        if self.dtype[which].kind != "b":  # from the last one: which < k ? the one before k : those after
+            *before, found = cases
+            for k in range(len(before), 0, -1):
+                known = self.constant(np.asarray(k, self.dtype[which]))
+                found = self.select(self.do(lax.lt_p, (which, known), bool), found, before[k - 1])
+            return found
         return self._made(lax.select_n_p, (which, *cases), self.dtype[cases[0]])
 
     def total(self, parts: Iterable[Place], dtype: Any) -> Any:

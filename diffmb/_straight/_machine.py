@@ -1,6 +1,6 @@
 """Arithmetic on numbers by a machine: one short kernel that reads from a table what to do.
 
-    r[n : n + 4] = op(r[a], r[b], r[c])          (op, a, b, c) = table[n],          n = 0, 4, 8, ...
+    r[4 n : 4 n + 4] = op(r[a], r[b], r[c])          (op, a, b, c) = table[n],          n = 0, 1, 2, ...
 
 A kernel of its own takes 0.3 ms to compile for each operation, and 0.5 ns to run it. The machine takes 5 ns to run it
 and is compiled in 0.2 s, whatever the program: the better way for long programs that do not run often. All registers
@@ -68,20 +68,21 @@ def by_machine(program: Straight) -> Callable[..., list[Array]] | None:
     """The program as a function of arrays of a single sample; None if it has more than one kind of floating numbers, or
     operations on others that floating ones cannot stand for."""
     graph, made = program.graph, program.made
-    floats = {dtype for dtype in {graph.dtype[n] for n in [*program.given, *made]} if dtype.kind == "f"}
-    if len(floats) != 1 or not program.used or not all(_can(graph, n) for n in made):
+    dtypes = {graph.dtype[n] for n in [*program.given, *made]}
+    floats = {dtype for dtype in dtypes if dtype.kind == "f"}
+    if any(dtype.kind not in "fib" for dtype in dtypes) or len(floats) != 1 or not made or not program.used or not all(_can(graph, n) for n in made):
         return None
     (dtype,) = floats
     plan = schedule(graph, made, program.results)
     inputs = [n for k in program.used for n in program.inputs[k].ravel().tolist()]
     used = np.unique([*plan.of.ravel().tolist(), *program.results])
     known = [n for n in used.tolist() if n in graph.fixed]
-    start = np.array([-0.0, 1.0, *(graph.fixed[n] for n in known)], dtype)
+    start = np.array([1.0, -0.0, *(graph.fixed[n] for n in known)], dtype)  # -0 first would be an iota to XLA, and 0
     place = np.zeros(len(graph.kind) + 2, np.uint32)
     place[inputs] = len(start) + np.arange(len(inputs))
     place[known] = 2 + np.arange(len(known))
     place[plan.made.ravel()] = len(start) + len(inputs) + np.arange(plan.made.size)
-    place[[NOTHING, ONE]] = 0, 1
+    place[[ONE, NOTHING]] = 0, 1
     results = [place[out.ravel()] for out in program.outputs]
     codes = np.concatenate([plan.kind[:, None], place[plan.of].reshape(len(plan.kind), -1)], 1)
     tables = codes, plan.signs.astype(dtype)
