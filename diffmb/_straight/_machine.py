@@ -70,7 +70,8 @@ def by_machine(program: Straight) -> Callable[..., list[Array]] | None:
     graph, made = program.graph, program.made
     dtypes = {graph.dtype[n] for n in [*program.given, *made]}
     floats = {dtype for dtype in dtypes if dtype.kind == "f"}
-    if any(dtype.kind not in "fib" for dtype in dtypes) or len(floats) != 1 or not made or not program.used or not all(_can(graph, n) for n in made):
+    can = all(dtype.kind in "fib" for dtype in dtypes) and all(_can(graph, n) for n in made)
+    if len(floats) != 1 or not can or not made or not program.used:
         return None
     (dtype,) = floats
     plan = schedule(graph, made, program.results)
