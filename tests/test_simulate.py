@@ -290,3 +290,11 @@ def test_inside_jit_a_failure_is_an_error_or_a_value(tree):
     assert bool(jnp.isnan(run(False)[-1]).all())
     with pytest.raises(Exception, match=r"a simulation fails; run it outside of jax\.jit"):
         run(True)
+
+
+def test_times_from_outside_of_a_jit():
+    """They are known there, and compared with the time of the state."""
+    model = mb.compile(four_bar())
+    state, ts = mb.assemble(model, {"A": 0.4}), jnp.linspace(0.0, 0.02, 3)
+    found = jax.jit(lambda k: k * mb.simulate(model, state, ts, throw=False).q[-1])(1.0)
+    np.testing.assert_allclose(found, mb.simulate(model, state, ts).q[-1], rtol=1e-9)
