@@ -24,7 +24,6 @@ from jax import Array, lax
 
 from ._event import conditions, jump, rates_of_conditions
 from ._manifold import (
-    Approach,
     Landing,
     approach_of,
     as_it_is,
@@ -35,101 +34,11 @@ from ._manifold import (
     unknown_rows,
 )
 from ._plan import Mode, Plan, Theta, field, split
+from ._progress import Attempt, Counts, Found, Log, Progress, Steps
 from ._results import RESULTS
 
 _TINY = 1e-13  # of the span of time: steps below it do not arrive, even if they are accepted, as at the fork of a fold
 _LOCATE = 80  # shortenings of a step that meets an event, at most
-
-
-class Steps(eqx.Module):
-    """Every accepted step: its times, the state at its start and end, stage slopes times step, and the rows in use.
-
-    `lands` is the number of the requested time that it reaches, or -1; `event` that of the event which ends it, or -1.
-    The next step starts where one that was made `aside` did. After an event `y1` is the state just before, `mode` that
-    of the step, and the next step has the state and the mode after it.
-    """
-
-    t0: Array
-    t1: Array
-    y0: Array
-    y1: Array
-    k: Array
-    mode: Mode
-    lands: Array
-    event: Array
-    aside: Array
-
-
-class Log(eqx.Module):
-    """Times and numbers of the events so far."""
-
-    times: Array
-    which: Array
-    count: Array
-
-
-class Counts(eqx.Module):
-    """How the run went: attempts, accepted steps, largest |phi| left after a step, largest correction of a step."""
-
-    tried: Array
-    accepted: Array
-    error: Array
-    drift: Array
-
-
-class Progress(eqx.Module):
-    """Where the loop is."""
-
-    t: Array
-    y: Array
-    h: Array
-    mode: Mode
-    solver_state: Any
-    controller_state: Any
-    output: Array  # number of the next one
-    result: Any
-    approach: Approach
-    counts: Counts
-    g: Array  # the conditions of the events
-    log: Log
-    ys: Array  # (times + 1, ny); the last row is the state at which an event stopped the run
-    modes: Mode
-    steps: Steps | None
-    meter: Any  # of the progress display
-
-
-class Found(eqx.Module):
-    """What a run leaves: states and modes at the requested times, how many were reached, events, and how it went.
-
-    `t`, `y`, `h`, `mode` are those of the last accepted step.
-    """
-
-    ys: Array
-    modes: Mode
-    reached: Array
-    t: Array
-    y: Array
-    h: Array
-    mode: Mode
-    counts: Counts
-    log: Log
-    result: Any
-
-
-class Attempt(eqx.Module):
-    """One step: its end on the manifold and off it, error estimate, slopes, and what the next step starts with."""
-
-    t1: Array
-    end: Landing
-    raw: Array
-    error: Array
-    k: Array
-    solver_state: Any
-    failed: Array
-
-    @property
-    def y(self) -> Array:
-        return self.end.y
 
 
 def advance(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any, record: bool) -> tuple[Found, Steps | None]:

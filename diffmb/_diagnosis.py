@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ._advance import Found
 from ._assembly import describe_worst
 from ._closure import constraint_jacobian, constraint_rate, constraint_residual
 from ._mobility import scale_rows
 from ._model import Model
 from ._plan import Plan, Theta, field, split
+from ._progress import Found
 from ._results import RESULTS
 
 

@@ -27,12 +27,13 @@ import numpy as np
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from ._advance import Found, Steps, advance
+from ._advance import advance
 from ._esdirk import butcher
 from ._event import saltation
 from ._linear import linear
 from ._manifold import nearest_change
 from ._plan import Plan, Theta, field
+from ._progress import Found, Steps
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -23,7 +23,6 @@ import numpy as np
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
-from ._advance import Found
 from ._assembly import State, assemble
 from ._checks import as_switches, check_states
 from ._diagnosis import describe, is_stiff
@@ -35,6 +34,7 @@ from ._manifold import renewed, unknown_rows
 from ._model import Model
 from ._motion import with_candidates
 from ._plan import Mode, Plan, Theta, field
+from ._progress import Found
 from ._replay import record, solve
 from ._results import RESULTS
 from ._solver import Auto, Baumgarte, StoredSteps, as_controller, as_solver, explicit, implicit

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ._advance import Found, Steps
 from ._bodies._marker import Marker, as_marker
 from ._constrained import Dynamics
 from ._dynamics import kinetic_energy, potential_energy
@@ -21,6 +20,7 @@ from ._kinematics import moving_body
 from ._model import Model
 from ._over_time import FrameOverTime, dynamics_of, each_time, looked_at, powers_of, reactions_of
 from ._plan import Plan, Theta, split
+from ._progress import Found, Steps
 from ._resample import resampled, within
 from ._results import RESULTS
 from ._spatial._axis import is_concrete

@@ -62,6 +62,7 @@ ORDER = (
     "_manifold",
     "_event",
     "_esdirk",
+    "_progress",
     "_advance",
     "_replay",
     "_solver",
