@@ -35,6 +35,7 @@ from ._manifold import (
 )
 from ._plan import Mode, Plan, Theta, field, split
 from ._progress import Attempt, Counts, Found, Log, Progress, Steps
+from ._quiet import at_rest, disturbed, is_trial, judge_rest, untried_where
 from ._results import RESULTS
 
 _TINY = 1e-13  # of the span of time: steps below it do not arrive, even if they are accepted, as at the fork of a fold
@@ -89,6 +90,7 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
         jnp.full((ts.shape[0] + 1, y.shape[0]), jnp.nan, y.dtype).at[0].set(y),
         jax.tree.map(rows(ts.shape[0] + 1), mode),
         steps,
+        at_rest(plan, theta, y),
         None if plan.progress is None else plan.progress.init(),
     )
     return jax.tree.map(jnp.asarray, state)
@@ -117,9 +119,12 @@ def _held(p: Progress, a: Attempt) -> Any:
     return jnp.asarray(False), jnp.where(first, a.k[0] / (a.t1 - p.t), slope)
 
 
-def _attempt(plan: Plan, theta: Theta, p: Progress, t1: Array) -> Attempt:
+def _attempt(plan: Plan, theta: Theta, p: Progress, t1: Array, trial: Array | None = None) -> Attempt:
+    y, state = p.y, p.solver_state
+    if p.quiet is not None and trial is not None:
+        y, state = disturbed(p.quiet, trial, y, state)
     raw, error, dense, solver_state, outcome = plan.solver.step(
-        plan.terms(), p.t, t1, p.y, (theta, p.mode), p.solver_state, made_jump=False
+        plan.terms(), p.t, t1, y, (theta, p.mode), state, made_jump=False
     )
     failed = outcome != diffrax.RESULTS.successful
     end = nearest_state(theta.model, raw, t1, p.mode) if plan.project else as_it_is(raw, p.mode)
@@ -133,26 +138,25 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     stop, end, knot = _next_stop(theta, ts, p)
     left = stop - p.t
     land = left <= 1.001 * p.h
-    a = _attempt(plan, theta, p, jnp.where(land, end, p.t + jnp.where(left < 2.0 * p.h, 0.5 * left, p.h)))
-    keep, h, controller_state = _judge(plan, theta, p, a)
-    finite = jnp.isfinite(a.y).all()
-    keep, closed = keep & finite, a.end.left <= open_limit(a.y.dtype)
-    back, near = p.approach.to(a.end) if plan.controller is not None else (jnp.asarray(False), jnp.asarray(False))
-    shy, keep = keep & back & ~land, keep & (land | ~back)
-    shorter = jnp.where(finite, jnp.where(shy, 0.5 * (a.t1 - p.t), h), 0.25 * (a.t1 - p.t))
-    h = jnp.where(keep, jnp.where(land, jnp.maximum(h, p.h), h), shorter)
+    t1 = jnp.where(land, end, p.t + jnp.where(left < 2.0 * p.h, 0.5 * left, p.h))
+    trial = jnp.asarray(False) if p.quiet is None else is_trial(p.quiet, t1 - p.t)
+    a = _attempt(plan, theta, p, t1, trial)
+    keep, h, ways, quiet, controller_state = _judged(plan, theta, p, a, land, trial)
+    closed = a.end.left <= open_limit(a.y.dtype)
     took = keep & closed & going
     fired, which, after = jnp.asarray(False), jnp.asarray(-1), (a.y, a.end.mode, p.g, a.solver_state)
     if knot is not None:  # the slopes change here
         restart = lambda _: _restarted(plan, theta, a.end.mode, stop, a.y)
-        a = eqx.tree_at(lambda a: a.solver_state, a, _once(took & knot & land, restart, a.solver_state))
+        if a.solver_state is not None:  # of a method that hands its last slope on
+            a = eqx.tree_at(lambda a: a.solver_state, a, _once(took & knot & land, restart, a.solver_state))
         after = (a.y, a.end.mode, p.g, a.solver_state)
     if plan.events:
         a, fired, which, after = _meet_events(plan, theta, p, a, took)
         land = land & ~fired
     at_stop, land = land, land & (stop == ts[jnp.minimum(p.output, ts.shape[0] - 1)])
+    a = a if knot is None else eqx.tree_at(lambda a: a.t1, a, jnp.where(at_stop, stop, a.t1))
     halt = fired & jnp.asarray([e.action is None for e in plan.events] or [False])[which]
-    aside = took & near & land & (p.output + 1 < ts.shape[0]) & (True if knot is None else ~knot)
+    aside = took & ways.near & land & (p.output + 1 < ts.shape[0]) & (True if knot is None else ~knot)
     result = _outcome(plan, theta, ts, p, a, keep, closed, aside, h, halt, p.output + land == ts.shape[0])
     if p.steps is not None:
         full = (p.counts.accepted + 1 >= plan.slots) & (result == RESULTS.successful) & (p.output + land < ts.shape[0])
@@ -168,19 +172,47 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         where(took, y, p.y),
         where(going, h, p.h),
         where(took, mode, p.mode),
-        where(took, solver_state, _held(p, a)),
-        where(going & ~shy & ~aside, controller_state, p.controller_state),
+        where(took, solver_state, where(trial, p.solver_state, _held(p, a))),
+        where(going & ~ways.idle & ~aside, controller_state, p.controller_state),
         p.output + (saved & land),
         RESULTS.where(going, result, p.result),
-        where(took, p.approach.after(a.end, fired), p.approach.waited(shy)),
+        where(took, p.approach.after(a.end, fired), p.approach.waited(ways.shy)),
         _counted(p.counts, a.end, going, saved),
         where(took, g, p.g),
         _noted(p.log, a.t1, which, took & fired) if plan.events else p.log,
         put(p.ys, a.y),
         put(p.modes, mode),
         _recorded(plan, p, a, lands, which, aside, going),
+        where(going, untried_where(took & (fired | (False if knot is None else knot & at_stop)), quiet), p.quiet),
         None if plan.progress is None else plan.progress.step(p.meter, (p.t - ts[0]) / (ts[-1] - ts[0])),
     )
+
+
+class _Ways(eqx.Module):
+    """Why an attempt that is fine is not gone on from: its end is `near` a singular attitude, so it is made again
+    shorter (`shy`); or it was no step, or one that has to be tried first (`idle`, as those that are shy)."""
+
+    near: Array
+    shy: Array
+    idle: Array
+
+
+def _judged(plan: Plan, theta: Theta, p: Progress, a: Attempt, land: Array, trial: Array):
+    """Whether to take the step, how long the next one is, why not; what is known of rest; the controller's state."""
+    length, finite = a.t1 - p.t, jnp.isfinite(a.y).all()
+    keep, ctrl, controller_state = _judge(plan, theta, p, a)
+    keep, no, rest = keep & finite, jnp.asarray(False), None
+    if p.quiet is not None:
+        rest = judge_rest(plan, theta, p.quiet, trial, p.y, a, length, keep, ctrl)
+        keep = keep & ~trial & ~rest.untried
+    idle = no if rest is None else trial | rest.untried
+    back, near = p.approach.to(a.end) if plan.controller is not None else (no, no)
+    shy, keep = keep & back & ~land, keep & (land | ~back)
+    shorter = jnp.where(finite, jnp.where(shy, 0.5 * length, ctrl), 0.25 * length)
+    h = jnp.where(keep, jnp.where(land, jnp.maximum(ctrl, p.h), ctrl), shorter)
+    if rest is not None:
+        h = jnp.where(keep & rest.quiet.held, jnp.minimum(h, p.quiet.most), jnp.where(idle, rest.h(p.h), h))
+    return keep, h, _Ways(near, shy, shy | idle), None if rest is None else rest.quiet, controller_state
 
 
 def _counted(counts: Counts, end: Landing, going: Array, saved: Array) -> Counts:

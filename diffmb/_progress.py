@@ -7,6 +7,7 @@ from jax import Array
 
 from ._manifold import Approach, Landing
 from ._plan import Mode
+from ._quiet import Quiet
 
 
 class Steps(eqx.Module):
@@ -63,6 +64,7 @@ class Progress(eqx.Module):
     ys: Array  # (times + 1, ny); the last row is the state at which an event stopped the run
     modes: Mode
     steps: Steps | None
+    quiet: Quiet | None
     meter: Any  # of the progress display
 
 
