@@ -49,11 +49,12 @@ class Table(eqx.Module):
 
     def __call__(self, t: Array) -> Array:
         last = self.times.shape[0] - 1
-        k = jnp.clip(jnp.searchsorted(self.times, jax.lax.stop_gradient(t), side="right") - 1, 0, last - 1)
+        n = jnp.searchsorted(self.times, jax.lax.stop_gradient(t), side="right") - 1  # of the last time passed
         if self.kind == "hold":
-            return self.values[jnp.where(t >= self.times[-1], last, k)]
+            return self.values[jnp.clip(n, 0, last)]
+        k = jnp.clip(n, 0, last - 1)
         h = self.times[k + 1] - self.times[k]
-        s = jnp.clip((t - self.times[k]) / h, 0.0, 1.0)
+        s = jnp.where(n < 0, 0.0, jnp.where(n >= last, 1.0, (t - self.times[k]) / h))
         a, b = self.values[k], self.values[k + 1]
         if self.kind == "linear":
             return a + s * (b - a)
@@ -74,24 +75,33 @@ class Signal(eqx.Module):
 
 
 class Inputs(eqx.Module):
-    """All inputs of a run: calling it with t gives (tau (nv,), u (nu,))."""
+    """All inputs of a run: calling it with t gives (tau (nv,), u (nu,)); `_knots.py` says what `late` is for."""
 
     signals: tuple
     places: tuple[tuple[str, int, int], ...] = eqx.field(static=True)  # "tau" or "u", start, stop
     sizes: tuple[int, int] = eqx.field(static=True)
+    late: Array | None = None  # (signals,): how much later than t each is seen, s
 
     def __call__(self, t: Array) -> tuple[Array, Array]:
         found = {"tau": jnp.zeros(self.sizes[0], t.dtype), "u": jnp.zeros(self.sizes[1], t.dtype)}
-        for (which, start, stop), signal in zip(self.places, self.signals, strict=True):
-            value = jnp.broadcast_to(jnp.asarray(signal(t), t.dtype), (stop - start,))
+        for k, ((which, start, stop), signal) in enumerate(zip(self.places, self.signals, strict=True)):
+            at = t if self.late is None else t + self.late[k]
+            value = jnp.broadcast_to(jnp.asarray(signal(at), t.dtype), (stop - start,))
             found[which] = found[which].at[start:stop].set(value)
         return found["tau"], found["u"]
 
     @property
     def knots(self) -> Array | None:
         """Times at which a table has a kink or a step: steps of the integration end just before them."""
-        times = [signal.times for signal in self.signals if isinstance(signal, Table)]
+        times = [table.times for _, table in self.tables]
         return jax.lax.stop_gradient(jnp.concatenate(times)) if times else None
+
+    @property
+    def tables(self) -> list[tuple[int, Table]]:
+        """Every table, also those within a user's modules, and the number of its signal."""
+        is_table = lambda x: isinstance(x, Table)
+        found = [(k, x) for k, signal in enumerate(self.signals) for x in jax.tree.leaves(signal, is_leaf=is_table)]
+        return [(k, x) for k, x in found if is_table(x)]
 
 
 class _Constant(eqx.Module):

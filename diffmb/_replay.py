@@ -13,9 +13,11 @@ through the slopes, Hessians.
 
 A change that is consistent with the constraints stays so along (2) up to the error of the steps; what is left is taken
 out at the end of each step, as it is for the state (`nearest_change`). States vary at fixed times; what a change of the
-requested times does is said in `_simulate.py`, and events move their own times (`_event.py`).
+requested times does is said in `_simulate.py`, that of the knots of tables in `_knots.py`, and events move their own
+times (`_event.py`).
 """
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -30,6 +32,7 @@ from jax.custom_derivatives import SymbolicZero
 from ._advance import advance
 from ._esdirk import butcher
 from ._event import saltation
+from ._knots import just_before_knots, knots_move, pass_knots
 from ._linear import linear
 from ._manifold import nearest_change
 from ._plan import Plan, Theta, field
@@ -85,20 +88,30 @@ def _kept(steps: Any) -> tuple:
 # --- what moves ---------------------------------------------------------------------------------------------------
 
 
-def _moving(primals: tuple, tangents: tuple) -> tuple[Any, Any, Any]:
-    """(tangents of what moves, all the numbers, how to put numbers that move in their places)."""
+@dataclasses.dataclass(frozen=True)
+class _Join:
+    """How to put numbers that move in their places, and whether knots are among them."""
+
+    places: tuple[int, ...]
+    structure: Any
+    knots: bool
+
+    def __call__(self, leaves: list, moved: list) -> Theta:
+        leaves = list(leaves)
+        for k, value in zip(self.places, moved, strict=True):
+            leaves[k] = value
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def _moving(primals: tuple, tangents: tuple) -> tuple[Any, Any, _Join]:
+    """(tangents of what moves, all the numbers, how to join them)."""
     (theta, y0), (dtheta, dy0) = primals, tangents
     leaves, structure = jax.tree.flatten(theta)
     slopes = jax.tree.leaves(dtheta, is_leaf=lambda x: isinstance(x, SymbolicZero))
     places = tuple(k for k, d in enumerate(slopes) if not isinstance(d, SymbolicZero))
     dy0 = jnp.zeros_like(y0) if isinstance(dy0, SymbolicZero) else dy0
 
-    def join(leaves: list, moved: list) -> Theta:
-        leaves = list(leaves)
-        for k, value in zip(places, moved, strict=True):
-            leaves[k] = value
-        return jax.tree.unflatten(structure, leaves)
-
+    join = _Join(places, structure, knots_move(dtheta.inputs))
     return ([slopes[k] for k in places], dy0), (leaves, [leaves[k] for k in places]), join
 
 
@@ -129,7 +142,8 @@ def _step_tangent(plan: Plan, join: Any, numbers: Any, step: Steps, moved: list,
     h, stages = step.t1 - step.t0, len(b)
     k = step.k[:stages]
     Y = step.y0 + (a + jnp.diag(diagonal)) @ k
-    times = jnp.where(c == 1.0, step.t1, step.t0 + c * h)
+    end = just_before_knots(join(leaves, moving).inputs, step.t1)
+    times = jnp.where(c == 1.0, end, step.t0 + c * h)
     implicit = bool(np.any(_stages(plan)[1]))
 
     def stage(dk, row):
@@ -154,18 +168,22 @@ def _step_tangent(plan: Plan, join: Any, numbers: Any, step: Steps, moved: list,
 def _link(plan: Plan, join: Any, numbers: Any, step: Steps, after: Any, moved: list, dy0: Array):
     """One step and the event that may end it: (dy to go on with, dy at its end, dt of the event, the dk_i)."""
     dy, dk = _step_tangent(plan, join, numbers, step, moved, dy0)
-    still = jnp.zeros((), dy.dtype)
-    if not plan.events:
-        return dy, dy, still, dk
-    leaves, moving = numbers
+    at, still = dy, jnp.zeros((), dy.dtype)
+    dt, (leaves, moving) = still, numbers
+    theta_of = lambda moving: join(leaves, moving)
 
     def salt(moved, dy):
         halts = jnp.asarray([event.action is None for event in plan.events])[step.event]
         y, mode = jax.tree.map(lambda a, b: jnp.where(halts, a, b), (step.y1, step.mode), after)
         before = (step.mode, step.event, step.t1, step.y1, y)
-        return saltation(plan, before, mode, moving, lambda moving: join(leaves, moving), moved, dy)
+        return saltation(plan, before, mode, moving, theta_of, moved, dy)
 
-    dy, dt, at = lax.cond(step.event >= 0, salt, lambda moved, dy: (dy, still, dy), moved, dy)
+    if plan.events:
+        dy, dt, at = lax.cond(step.event >= 0, salt, lambda moved, dy: (dy, still, dy), moved, dy)
+    if join.knots:
+        past = lambda moved, dy: pass_knots(theta_of, moving, moved, step.mode, step.t1, step.y1, dy)
+        at_knot = (theta_of(moving).inputs.knots == step.t1).any()
+        dy = lax.cond(at_knot, past, lambda moved, dy: dy, moved, dy)
     return dy, at, dt, dk
 
 

@@ -29,6 +29,7 @@ from ._diagnosis import describe, is_stiff
 from ._errors import MechanismError
 from ._event import Event
 from ._inputs import as_inputs
+from ._knots import before, rows_at_knots
 from ._known import with_known
 from ._manifold import renewed, unknown_rows
 from ._model import Model
@@ -130,6 +131,9 @@ def _run(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any, dense: bool) -
     still = jax.lax.stop_gradient(ts)
     if dense:
         found, steps = record(plan, theta, y0, still, on)
+        if theta.inputs.knots is not None:
+            t1, y1 = rows_at_knots(theta, steps.t1, steps.y1, steps.mode)
+            steps = eqx.tree_at(lambda s: (s.t1, s.y1), steps, (t1, y1))
         return found, saved_rows(ts, found, steps)
     found = solve(plan, theta, y0, still, on)
     ys = _timed(theta, found.ys[:-1], ts, found.modes)
@@ -149,7 +153,10 @@ def _timed_rule(primals, tangents):
     dys = jnp.zeros_like(ys) if isinstance(dys, SymbolicZero) else dys
     if not isinstance(dts, SymbolicZero):
         modes = jax.tree.map(lambda a: a[:-1], modes)
-        dys = dys + over_rows(lambda mode, t, y: field(theta, mode, t, y), modes, ts, ys) * dts[:, None]
+        at = ts
+        if theta.inputs.knots is not None:  # a row at a knot is before it
+            at = ts.at[1:].set(before(theta.inputs, ts[1:]))
+        dys = dys + over_rows(lambda mode, t, y: field(theta, mode, t, y), modes, at, ys) * dts[:, None]
     return ys, dys
 
 
