@@ -3,19 +3,71 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ._bodies._marker import Marker, as_marker
 from ._errors import MechanismError
 from ._model import Model
+from ._spatial._axis import is_concrete
+
+
+def kind_of(value: Any) -> str:
+    """What a wrong argument is, in words."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, str | bool | np.bool_ | int | float | complex | np.number | None):
+        return repr(value.item() if isinstance(value, np.generic) else value)
+    if callable(value) and hasattr(value, "__name__"):
+        return f"the function {value.__name__}"
+    if isinstance(value, jax.Array | np.ndarray):
+        return f"an array of shape {value.shape}"
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "AEIOaeio" else f"a {name}"
+
+
+def is_number(value: Any) -> bool:
+    """One real number that is there to be looked at, or that is traced."""
+    if isinstance(value, bool | np.bool_ | str) or value is None:
+        return False
+    if isinstance(value, int | float | np.number):
+        return not isinstance(value, np.complexfloating)
+    array = isinstance(value, jax.Array | np.ndarray) and value.ndim == 0
+    return array and (jnp.issubdtype(value.dtype, jnp.floating) or jnp.issubdtype(value.dtype, jnp.integer))
+
+
+def check_positive(title: str, value: Any, what: str) -> None:
+    """Refuses what is no finite number above zero; one that is traced passes."""
+    if not is_number(value) or (is_concrete(value) and not 0 < float(value) < np.inf):
+        shown = f"{float(value):g}" if is_number(value) else kind_of(value)
+        raise MechanismError(f"{title} is {shown}; give {what}, finite and above zero")
+
+
+def check_whole(title: str, name: str, value: Any, what: str) -> None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < 1:
+        raise MechanismError(f"{title}({name}={value!r}); give a whole number of {what} above zero")
+
+
+def check_tolerances(title: str, rtol: Any, atol: Any) -> None:
+    """Refuses tolerances that cannot be; `atol` may be an array."""
+    check_positive(f"{title}: rtol", rtol, "a relative error for each step, such as 1e-8")
+    if is_concrete(rtol) and float(rtol) >= 1:
+        raise MechanismError(f"{title}: rtol is {float(rtol):g}, an error as large as the motion; give one below 1")
+    many = isinstance(atol, list | tuple | np.ndarray | jax.Array) and np.ndim(atol) == 1
+    for one in (np.asarray(atol).tolist() if many and is_concrete(*jax.tree.leaves(atol)) else [atol] * (not many)):
+        check_positive(f"{title}: atol", one, "an absolute error for each step (coordinates pass through zero)")
 
 
 def _as_floats(name: str, value: Any) -> Array:
     try:
         value = jnp.asarray(value)
     except (TypeError, ValueError) as error:
-        raise MechanismError(f"{name} is {type(value).__name__}, not an array of numbers") from error
+        raise MechanismError(f"{name} is {kind_of(value)}, not an array of numbers") from error
+    if jnp.issubdtype(value.dtype, jnp.complexfloating):
+        raise MechanismError(f"{name} is an array of complex numbers; it needs real ones")
     return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(jnp.result_type(float))
 
 
@@ -62,7 +114,13 @@ def check_switches(model: Model, on: Any, like: Array) -> Array | None:
 
 def as_switches(model: Model, off: Any, like: Array) -> Array | None:
     """1 for what is on, 0 for what is named in `off`; None if that is nothing."""
+    advice = "give names of what is switched off"
+    if not isinstance(off, str | Iterable) or isinstance(off, Mapping | type):
+        raise MechanismError(f"off is {kind_of(off)}; {advice}")
     names = (off,) if isinstance(off, str) else tuple(off)
+    for name in names:
+        if not isinstance(name, str):
+            raise MechanismError(f"off holds {kind_of(name)}; {advice}")
     places = [model.switch(name) for name in names]
     return jnp.ones(len(model.switches), like.dtype).at[jnp.asarray(places)].set(0.0) if places else None
 

@@ -37,6 +37,15 @@ def describe(plan: Plan, theta: Theta, found: Found) -> str:
     return f"at t = {t:.6g} s {message}; {done}{hint}"
 
 
+def in_a_program() -> list[str]:
+    """The message for each of RESULTS where nothing can be looked at: under `jax.jit` and `jax.vmap`."""
+    advice = (
+        "run it outside of jax.jit to see when and where, or pass throw=False and look at .result (under jax.vmap each "
+        "member has its own)"
+    )
+    return [f"a simulation fails; {advice}: {words}" for words in RESULTS._index_to_message]
+
+
 def _singular(model: Model, y: Array, t: float) -> str:
     """Says so if the mechanism is near an attitude where its rows lose rank."""
     if not model.nc:

@@ -10,6 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from ._checks import check_positive
 from ._inputs import Inputs
 from ._kinematics import qdot
 from ._model import Model
@@ -44,6 +45,9 @@ class FixedStep(eqx.Module):
     """Steps of the length `dt`, s, whatever their error; shorter only to meet a requested time."""
 
     dt: Any
+
+    def __check_init__(self):
+        check_positive("FixedStep: dt", self.dt, "a step in seconds")
 
 
 class Plan(eqx.Module):
