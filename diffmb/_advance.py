@@ -23,6 +23,7 @@ import numpy as np
 from jax import Array, lax
 
 from ._event import conditions, jump, rates_of_conditions
+from ._knots import up_to
 from ._manifold import (
     Landing,
     approach_of,
@@ -124,7 +125,7 @@ def _attempt(plan: Plan, theta: Theta, p: Progress, t1: Array, trial: Array | No
     if p.quiet is not None and trial is not None:
         y, state = disturbed(p.quiet, trial, y, state)
     raw, error, dense, solver_state, outcome = plan.solver.step(
-        plan.terms(), p.t, t1, y, (theta, p.mode), state, made_jump=False
+        plan.terms(), p.t, t1, y, (up_to(theta, t1), p.mode), state, made_jump=False
     )
     failed = outcome != diffrax.RESULTS.successful
     end = nearest_state(theta.model, raw, t1, p.mode) if plan.project else as_it_is(raw, p.mode)
@@ -135,10 +136,10 @@ def _attempt(plan: Plan, theta: Theta, p: Progress, t1: Array, trial: Array | No
 def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Progress:
     """One attempt; nothing changes for members that are not `going`."""
     p = eqx.tree_at(lambda p: p.mode, p, renewed(theta.model, p.y, p.t, p.mode))
-    stop, end, knot = _next_stop(theta, ts, p)
+    stop, knot = _next_stop(theta, ts, p)
     left = stop - p.t
     land = left <= 1.001 * p.h
-    t1 = jnp.where(land, end, p.t + jnp.where(left < 2.0 * p.h, 0.5 * left, p.h))
+    t1 = jnp.where(land, stop, p.t + jnp.where(left < 2.0 * p.h, 0.5 * left, p.h))
     trial = jnp.asarray(False) if p.quiet is None else is_trial(p.quiet, t1 - p.t)
     a = _attempt(plan, theta, p, t1, trial)
     keep, h, ways, quiet, controller_state = _judged(plan, theta, p, a, land, trial)
@@ -154,7 +155,6 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         a, fired, which, after = _meet_events(plan, theta, p, a, took)
         land = land & ~fired
     at_stop, land = land, land & (stop == ts[jnp.minimum(p.output, ts.shape[0] - 1)])
-    a = a if knot is None else eqx.tree_at(lambda a: a.t1, a, jnp.where(at_stop, stop, a.t1))
     halt = fired & jnp.asarray([e.action is None for e in plan.events] or [False])[which]
     aside = took & ways.near & land & (p.output + 1 < ts.shape[0]) & (True if knot is None else ~knot)
     result = _outcome(plan, theta, ts, p, a, keep, closed, aside, h, halt, p.output + land == ts.shape[0])
@@ -233,18 +233,15 @@ def _recorded(plan: Plan, p: Progress, a: Attempt, lands: Array, which: Array, a
     return jax.tree.map(lambda s, x: s.at[n].set(x, mode="drop"), p.steps, value)
 
 
-def _next_stop(theta: Theta, ts: Array, p: Progress) -> tuple[Array, Array, Array | None]:
-    """The next requested time or knot of an input, where a step to it ends, and whether it is a knot.
-
-    A step ends just before a knot, so that no stage sees what comes after it.
-    """
+def _next_stop(theta: Theta, ts: Array, p: Progress) -> tuple[Array, Array | None]:
+    """The next requested time or knot of an input, and whether it is a knot; no stage sees what comes after it."""
     output = ts[jnp.minimum(p.output, ts.shape[0] - 1)]
     knots = theta.inputs.knots
     if knots is None:
-        return output, output, None
+        return output, None
     knot = jnp.where(knots > p.t, knots, jnp.inf).min()
     stop = jnp.minimum(output, knot)
-    return stop, jnp.where(knot <= output, jnp.nextafter(stop, p.t), stop), knot <= output
+    return stop, knot <= output
 
 
 def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):

@@ -32,9 +32,11 @@ class Table(eqx.Module):
     times: Array
     values: Array
     kind: str = eqx.field(static=True)
+    until: Array | None  # the time from which on the last piece is carried on, whatever follows (`_knots.py`)
 
     def __init__(self, times: Any, values: Any, kind: str = "linear"):
         self.times, self.values, self.kind = jnp.asarray(times, float), jnp.asarray(values, float), kind
+        self.until = None
         if kind not in ("linear", "hold", "cubic"):
             raise MechanismError(f"a table of kind {kind!r}; {nearest(kind, ['linear', 'hold', 'cubic'])}")
         if self.times.ndim != 1 or self.values.shape[:1] != self.times.shape or self.times.shape[0] < 2:
@@ -49,7 +51,8 @@ class Table(eqx.Module):
 
     def __call__(self, t: Array) -> Array:
         last = self.times.shape[0] - 1
-        n = jnp.searchsorted(self.times, jax.lax.stop_gradient(t), side="right") - 1  # of the last time passed
+        at = jax.lax.stop_gradient(t if self.until is None else jnp.minimum(t, self.until))
+        n = jnp.searchsorted(self.times, at, side="right") - 1  # of the last time passed
         if self.kind == "hold":
             return self.values[jnp.clip(n, 0, last)]
         k = jnp.clip(n, 0, last - 1)
@@ -75,33 +78,40 @@ class Signal(eqx.Module):
 
 
 class Inputs(eqx.Module):
-    """All inputs of a run: calling it with t gives (tau (nv,), u (nu,)); `_knots.py` says what `late` is for."""
+    """All inputs of a run: calling it with t gives (tau (nv,), u (nu,))."""
 
     signals: tuple
     places: tuple[tuple[str, int, int], ...] = eqx.field(static=True)  # "tau" or "u", start, stop
     sizes: tuple[int, int] = eqx.field(static=True)
-    late: Array | None = None  # (signals,): how much later than t each is seen, s
 
     def __call__(self, t: Array) -> tuple[Array, Array]:
         found = {"tau": jnp.zeros(self.sizes[0], t.dtype), "u": jnp.zeros(self.sizes[1], t.dtype)}
-        for k, ((which, start, stop), signal) in enumerate(zip(self.places, self.signals, strict=True)):
-            at = t if self.late is None else t + self.late[k]
-            value = jnp.broadcast_to(jnp.asarray(signal(at), t.dtype), (stop - start,))
+        for (which, start, stop), signal in zip(self.places, self.signals, strict=True):
+            value = jnp.broadcast_to(jnp.asarray(signal(t), t.dtype), (stop - start,))
             found[which] = found[which].at[start:stop].set(value)
         return found["tau"], found["u"]
 
     @property
     def knots(self) -> Array | None:
         """Times at which a table has a kink or a step: steps of the integration end just before them."""
-        times = [table.times for _, table in self.tables]
+        times = [table.times for table in self.tables]
         return jax.lax.stop_gradient(jnp.concatenate(times)) if times else None
 
     @property
-    def tables(self) -> list[tuple[int, Table]]:
-        """Every table, also those within a user's modules, and the number of its signal."""
-        is_table = lambda x: isinstance(x, Table)
-        found = [(k, x) for k, signal in enumerate(self.signals) for x in jax.tree.leaves(signal, is_leaf=is_table)]
-        return [(k, x) for k, x in found if is_table(x)]
+    def tables(self) -> list[Table]:
+        """Every table, also those within a user's modules."""
+        return [x for x in jax.tree.leaves(self.signals, is_leaf=_is_table) if _is_table(x)]
+
+    def until(self, ends: list[Array]) -> "Inputs":
+        """With tables that know nothing of what comes after these times, one for each."""
+        leaves, structure = jax.tree.flatten(self.signals, is_leaf=_is_table)
+        own, none = iter(ends), lambda x: x is None
+        cut = lambda x: eqx.tree_at(lambda table: table.until, x, next(own), is_leaf=none) if _is_table(x) else x
+        return Inputs(jax.tree.unflatten(structure, [cut(x) for x in leaves]), self.places, self.sizes)
+
+
+def _is_table(x: Any) -> bool:
+    return isinstance(x, Table)
 
 
 class _Constant(eqx.Module):

@@ -32,7 +32,7 @@ from jax.custom_derivatives import SymbolicZero
 from ._advance import advance
 from ._esdirk import butcher
 from ._event import saltation
-from ._knots import just_before_knots, knots_move, pass_knots
+from ._knots import knots_move, pass_knots, up_to
 from ._linear import linear
 from ._manifold import nearest_change
 from ._plan import Plan, Theta, field
@@ -142,13 +142,12 @@ def _step_tangent(plan: Plan, join: Any, numbers: Any, step: Steps, moved: list,
     h, stages = step.t1 - step.t0, len(b)
     k = step.k[:stages]
     Y = step.y0 + (a + jnp.diag(diagonal)) @ k
-    end = just_before_knots(join(leaves, moving).inputs, step.t1)
-    times = jnp.where(c == 1.0, end, step.t0 + c * h)
+    times = jnp.where(c == 1.0, step.t1, step.t0 + c * h)
     implicit = bool(np.any(_stages(plan)[1]))
 
     def stage(dk, row):
         i, a_i, a_ii, t, Y_i = row
-        f = lambda moving, Y: field(join(leaves, moving), step.mode, t, Y)
+        f = lambda moving, Y: field(up_to(join(leaves, moving), step.t1), step.mode, t, Y)
         dY = dy0 + a_i @ dk
         if not implicit:
             return dk.at[i].set(h * jax.jvp(f, (moving, Y_i), (moved, dY))[1]), None
@@ -182,7 +181,7 @@ def _link(plan: Plan, join: Any, numbers: Any, step: Steps, after: Any, moved: l
         dy, dt, at = lax.cond(step.event >= 0, salt, lambda moved, dy: (dy, still, dy), moved, dy)
     if join.knots:
         past = lambda moved, dy: pass_knots(theta_of, moving, moved, step.mode, step.t1, step.y1, dy)
-        at_knot = (theta_of(moving).inputs.knots == step.t1).any()
+        at_knot = (theta_of(moving).inputs.knots == step.t1).any() & (step.event < 0)
         dy = lax.cond(at_knot, past, lambda moved, dy: dy, moved, dy)
     return dy, at, dt, dk
 
