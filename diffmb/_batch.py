@@ -212,12 +212,16 @@ ad.primitive_jvps[batch_last_p] = _jvp
 
 def _transpose(cotangents, *args, fun, linear):
     fixed, unknown = args[: len(args) - linear], args[len(args) - linear :]
-    if not isinstance(fun, Tangent):
-        raise NotImplementedError("diffmb transposes tangent maps only; take the derivative with jax.vjp")
-    mask = iter(ad.is_undefined_primal(a) for a in unknown)
-    asked = Tangent(fun.of, tuple(moves and next(mask) for moves in fun.mask))
-    ybar = [ad.instantiate_zeros(c) for c in cotangents]
-    found = iter(call(Cotangent(asked), *fixed, *ybar, linear=len(ybar)))
+    given = [ad.instantiate_zeros(c) for c in cotangents]
+    if isinstance(fun, Cotangent):
+        outs = call(fun.of, *fixed, *given, linear=len(given))
+        found = iter([out for out, a in zip(outs, unknown, strict=True) if ad.is_undefined_primal(a)])
+    elif isinstance(fun, Tangent):
+        mask = iter(ad.is_undefined_primal(a) for a in unknown)
+        asked = Tangent(fun.of, tuple(moves and next(mask) for moves in fun.mask))
+        found = iter(call(Cotangent(asked), *fixed, *given, linear=len(given)))
+    else:
+        raise NotImplementedError("diffmb transposes tangent maps and their transposes")
     xbar = []
     for a in unknown:
         if not ad.is_undefined_primal(a):

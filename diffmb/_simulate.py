@@ -4,69 +4,77 @@
 
 The parts: `_motion.py` is the right-hand side, `_manifold.py` keeps states closed, `_advance.py` is the loop of diffrax
 steps, `_event.py` what happens on the way, `_replay.py` the derivative. Here the user's arguments become a plan, and
-what the loop found becomes a `Trajectory` or an error in words. Two things depend on the requested times alone, with
-f the rate of the state,
+what the loop found becomes a `Trajectory` or an error in words. The loop runs at times that stand still; what a change
+of the requested times adds is, with f the rate of the state (`_timing.py`),
 
     dy(ts_j) = f dts_j at fixed start          dy0 = -f dts_0 at fixed end                                        (1)
 """
 
 import dataclasses
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from jax.custom_derivatives import SymbolicZero
 
-from ._assembly import State, assemble
-from ._checks import as_switches, check_states
-from ._diagnosis import describe, is_stiff
+from ._arguments import (
+    as_control,
+    as_events,
+    as_flag,
+    as_limit,
+    as_meter,
+    as_model,
+    as_named_inputs,
+    as_projection,
+    as_slots,
+    as_start,
+    as_states,
+    as_times,
+    switched,
+)
+from ._diagnosis import describe, in_a_program, is_stiff
 from ._errors import MechanismError
 from ._event import Event
-from ._inputs import as_inputs
-from ._knots import before, rows_at_knots
+from ._knots import rows_at_knots
 from ._known import with_known
-from ._manifold import renewed, unknown_rows
-from ._model import Model
+from ._manifold import unknown_rows
 from ._motion import with_candidates
-from ._plan import Mode, Plan, Theta, field
+from ._plan import Plan, Theta
 from ._progress import Found
 from ._replay import record, solve
 from ._results import RESULTS
-from ._solver import Auto, Baumgarte, StoredSteps, as_controller, as_solver, explicit, implicit
+from ._solver import Auto, as_solver, explicit, implicit
 from ._spatial._axis import is_concrete
-from ._tiles import over_rows
+from ._timing import later
 from ._trajectory import Rows, Trajectory, saved_rows, trajectory
 
 
 def simulate(
-    model: Model,
-    state: State | tuple,
+    model: Any,
+    state: Any,
     ts: Any,
     *,
     solver: Any = None,
     controller: Any = None,
-    project: bool | Baumgarte = True,
-    inputs: Mapping[str, Any] | None = None,
+    project: Any = True,
+    inputs: Any = None,
     events: Any = (),
     off: Any = (),
     z: Any = None,
-    dense: bool = False,
-    adjoint: StoredSteps | None = None,
-    max_steps: int = 1_000_000,
-    max_events: int = 64,
-    throw: bool = True,
+    dense: Any = False,
+    adjoint: Any = None,
+    max_steps: Any = 1_000_000,
+    max_events: Any = 64,
+    throw: Any = True,
     progress: Any = False,
 ) -> Trajectory:
     """Moves a mechanism through the times `ts`.
 
     **Arguments:**
 
+    - `model`: from `mb.compile`.
     - `state`: from `mb.assemble`, at the first time; or a pair (q, v), which is assembled first.
     - `ts`: increasing times, s; the first is the start. Steps end at each of them.
     - `solver`: `mb.explicit()` by default, `mb.implicit()` for stiff systems, `mb.Auto()`, or a method of diffrax.
@@ -84,19 +92,19 @@ def simulate(
     Forward and reverse derivatives and Hessians go through it with respect to the state, the times, `inputs`, params of
     events, and every number of the model. `jax.vmap` runs a batch; give it `throw=False`.
     """
-    ts = _times(ts, model)
-    if not isinstance(state, State):
-        state = assemble(model, jnp.asarray(state[0]), jnp.asarray(state[1]), t=ts[0])
-    _check_start(state, ts)
-    ts, events = ts.astype(state.q.dtype), _as_events(events)
-    controller, control = as_controller(controller, ts.dtype)
-    feedback = jnp.asarray(project.rate, ts.dtype) if isinstance(project, Baumgarte) else None
+    model = as_model(model)
+    ts, times = as_times(model, ts)
+    state, events = as_start(model, state, ts, times), as_events(events)
+    y0 = jnp.concatenate([state.q, state.v, as_states(model, z, state.q)])
+    controller, control = as_control(controller, y0, ts, times)
+    project, feedback = as_projection(project, ts.dtype)
+    dense, throw = as_flag("dense", dense), as_flag("throw", throw)
+    max_steps, max_events = as_limit("max_steps", max_steps), as_limit("max_events", max_events)
     numbers = (feedback, tuple(e.params for e in events), control, jnp.asarray(max_steps))
-    theta = Theta(model, as_inputs(model, inputs, ts), *numbers)
-    limits = (len(ts), (adjoint or StoredSteps()).steps, max_events * bool(events))
-    plan = Plan(None, controller, project is True, _kinds(events), *limits, _meter(progress))
-    y0 = jnp.concatenate([state.q, state.v, check_states(model, z, state.q)])
-    on = _switched(model, off, events, ts)
+    theta = Theta(model, as_named_inputs(model, inputs, ts), *numbers)
+    limits = (len(ts), as_slots(adjoint), max_events * bool(events))
+    plan = Plan(None, controller, project, _kinds(events), *limits, as_meter(progress))
+    on = switched(model, off, events, ts)
     run = partial(_run, theta=_looked_at(theta), y0=y0, ts=ts, on=on, dense=dense)
     if isinstance(solver, Auto):
         found, rows, plan = _choose(plan, solver, run)
@@ -116,10 +124,6 @@ def _kinds(events: tuple[Event, ...]) -> tuple[Event, ...]:
     return tuple(eqx.tree_at(lambda e: e.params, e, None, is_leaf=lambda x: x is None) for e in events)
 
 
-def _meter(progress: Any) -> Any:
-    return diffrax.TextProgressMeter() if progress is True else progress or None
-
-
 def _with(plan: Plan, solver: Any) -> Plan:
     return Plan(solver, *(getattr(plan, name) for name in list(plan.__dataclass_fields__)[1:]))
 
@@ -127,8 +131,9 @@ def _with(plan: Plan, solver: Any) -> Plan:
 @eqx.filter_jit
 def _run(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any, dense: bool) -> tuple[Found, Rows]:
     """The loop, with (1)."""
-    y0 = _started(theta, y0, ts[0], on)
     still = jax.lax.stop_gradient(ts)
+    mode, never = unknown_rows(theta.model, on, y0), jnp.full_like(ts[0], jnp.inf)
+    y0 = later(False, theta, mode, never, ts[0], y0, still[0] - ts[0])
     if dense:
         found, steps = record(plan, theta, y0, still, on)
         if theta.inputs.knots is not None:
@@ -136,44 +141,11 @@ def _run(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any, dense: bool) -
             steps = eqx.tree_at(lambda s: (s.t1, s.y1), steps, (t1, y1))
         return found, saved_rows(ts, found, steps)
     found = solve(plan, theta, y0, still, on)
-    ys = _timed(theta, found.ys[:-1], ts, found.modes)
+    modes = jax.tree.map(lambda a: a[:-1], found.modes)
+    ends = still.at[0].set(jnp.inf)  # a row at a knot is before it, but for the first
+    ys = later(True, theta, modes, ends, still, found.ys[:-1], ts - still)
     found = eqx.tree_at(lambda f: f.ys, found, jnp.concatenate([ys, found.ys[-1:]]))
     return found, saved_rows(ts, found, None)
-
-
-@jax.custom_jvp
-def _timed(theta: Theta, ys: Array, ts: Array, modes: Mode) -> Array:
-    return ys
-
-
-@partial(_timed.defjvp, symbolic_zeros=True)
-def _timed_rule(primals, tangents):
-    theta, ys, ts, modes = primals
-    _, dys, dts, _ = tangents
-    dys = jnp.zeros_like(ys) if isinstance(dys, SymbolicZero) else dys
-    if not isinstance(dts, SymbolicZero):
-        modes = jax.tree.map(lambda a: a[:-1], modes)
-        at = ts
-        if theta.inputs.knots is not None:  # a row at a knot is before it
-            at = ts.at[1:].set(before(theta.inputs, ts[1:]))
-        dys = dys + over_rows(lambda mode, t, y: field(theta, mode, t, y), modes, at, ys) * dts[:, None]
-    return ys, dys
-
-
-@jax.custom_jvp
-def _started(theta: Theta, y0: Array, t0: Array, on: Any) -> Array:
-    return y0
-
-
-@partial(_started.defjvp, symbolic_zeros=True)
-def _started_rule(primals, tangents):
-    theta, y0, t0, on = primals
-    _, dy0, dt0, _ = tangents
-    dy0 = jnp.zeros_like(y0) if isinstance(dy0, SymbolicZero) else dy0
-    if not isinstance(dt0, SymbolicZero):
-        mode = renewed(theta.model, y0, t0, unknown_rows(theta.model, on, y0))
-        dy0 = dy0 - field(theta, jax.lax.stop_gradient(mode), t0, y0) * dt0
-    return y0, dy0
 
 
 def _choose(plan: Plan, auto: Auto, run: Any) -> tuple[Found, Rows, Plan]:
@@ -193,51 +165,6 @@ def _choose(plan: Plan, auto: Auto, run: Any) -> tuple[Found, Rows, Plan]:
     return *run(plan), plan
 
 
-# --- what a user hands over ---------------------------------------------------------------------------------------
-
-
-def _times(ts: Any, model: Model) -> Array:
-    ts = jnp.asarray(ts)
-    ts = ts if jnp.issubdtype(ts.dtype, jnp.floating) else ts.astype(model.mass.dtype)
-    if ts.ndim != 1 or ts.shape[0] < 2:
-        raise MechanismError(f"ts has shape {ts.shape}; give the times as one list, at least the first and the last")
-    if is_concrete(ts):
-        numbers = np.asarray(ts)
-        if not np.isfinite(numbers).all():
-            raise MechanismError("ts holds a time that is not a finite number")
-        bad = np.flatnonzero(np.diff(numbers) <= 0)
-        if len(bad):
-            k = int(bad[0])
-            pair = f"ts[{k + 1}] = {numbers[k + 1]:g} follows {numbers[k]:g}"
-            raise MechanismError(f"the times ts must increase, but {pair}")
-    return ts
-
-
-def _check_start(state: State, ts: Array) -> None:
-    if is_concrete(state.ok) and not np.all(np.asarray(state.ok)):
-        raise MechanismError("the state was not assembled (state.ok is False); mb.assemble(..., throw=True) says why")
-    if not is_concrete(state.t, ts):
-        return
-    at, start = float(np.asarray(state.t)), float(np.asarray(ts)[0])
-    if abs(at - start) > 1e-9 * max(1.0, abs(start)):
-        raise MechanismError(f"the state is at t = {at:g} s, but ts starts at {start:g}; assemble it with t={start:g}")
-
-
-def _as_events(events: Any) -> tuple[Event, ...]:
-    events = (events,) if isinstance(events, Event) else tuple(events)
-    for event in events:
-        if not isinstance(event, Event):
-            raise MechanismError(f"events holds a {type(event).__name__}; give mb.Event(...) or mb.impact(...)")
-    return events
-
-
-def _switched(model: Model, off: Any, events: tuple[Event, ...], like: Array) -> Array | None:
-    """1 for what is on; None if nothing is ever switched."""
-    on = as_switches(model, off, like)
-    switching = any(event.action is not None for event in events)
-    return jnp.ones(len(model.switches), like.dtype) if on is None and switching else on
-
-
 def _checked(plan: Plan, theta: Theta, traj: Trajectory, found: Found, throw: bool) -> Trajectory:
     fine = (found.result == RESULTS.successful) | (found.result == RESULTS.event)
     if not throw:
@@ -246,5 +173,5 @@ def _checked(plan: Plan, theta: Theta, traj: Trajectory, found: Found, throw: bo
         if not bool(fine):
             raise MechanismError(describe(plan, theta, found))
         return traj
-    message = "a simulation fails; run it outside of jax.jit to see why, or pass throw=False and look at .result"
-    return eqx.tree_at(lambda t: t.q, traj, eqx.error_if(traj.q, ~fine, message))
+    index, words = found.result._value, in_a_program()
+    return eqx.tree_at(lambda t: t.q, traj, eqx.branched_error_if(traj.q, ~fine, index, words))

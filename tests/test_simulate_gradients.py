@@ -227,3 +227,29 @@ def test_gradient_through_folds(stops):
     pulled, by_mass = back(weights)
     close(pulled, weights @ by_rate, 1e-9)
     assert abs(float(by_mass @ mass)) < 1e-6
+
+
+def test_second_derivatives_by_times():
+    """Hessian by start, length, the first, a middle and the last time, and an amplitude; reverse goes over nothing."""
+
+    def last(x):
+        start, length, t0, t1, t2, amplitude = x
+        rod = mb.Mechanism(
+            [mb.rod("bar", length, mass=1.0)], [mb.Revolute("hinge", "world", "bar")], gravity=(0.0, -9.81, 0.0)
+        )
+        model = mb.compile(rod)
+        state = mb.assemble(model, {"hinge": start}, t=t0, throw=False)
+        push = {"hinge": lambda t: amplitude * jnp.sin(3.0 * t)}
+        tight = mb.Tolerance(1e-10)
+        traj = mb.simulate(model, state, jnp.stack([t0, t1, t2]), inputs=push, controller=tight, throw=False)
+        return 2.0 * traj.q[1, 0] + traj.v[2, 0]
+
+    x, h = jnp.array([0.3, 1.1, 0.2, 0.9, 1.5, 0.7]), 1e-4
+    hessian = jax.jit(jax.hessian(last))(x)
+    slope = jax.jit(jax.vmap(jax.grad(last)))
+    off = np.stack([x + n * h * row for n in (-2, -1, 1, 2) for row in np.eye(6)])
+    g = np.asarray(slope(off)).reshape(4, 6, 6)
+    np.testing.assert_allclose(hessian, (8 * (g[2] - g[1]) - (g[3] - g[0])) / (12 * h), rtol=0, atol=2e-6)
+    np.testing.assert_allclose(hessian, hessian.T, rtol=0, atol=2e-7)
+    with pytest.raises(mb.MechanismError, match=r"write jax.hessian\(f\)"):
+        jax.grad(lambda x: jax.grad(last)(x)[0])(x)
