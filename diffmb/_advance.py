@@ -4,9 +4,9 @@ Each turn tries one step of a diffrax solver, puts its end on the constraint man
 controller whether to keep it; the correction counts as error too. Steps end at the requested times, so what is saved
 has the accuracy of a step's end and closes to round-off. A step that would end next to a singular attitude, where
 motions fork, is made shorter, so that the next one passes over it; where a requested time lies there, the step to it is
-saved but not gone on from (it is made aside). When an event's condition changes sign in a step,
-the step is shortened until it ends at the zero. The loop stops by itself at the first thing that is not a number. Under
-`vmap` all members step side by side, each with its own step length, until the last one has arrived.
+saved but not gone on from (it is made aside). When an event's condition crosses zero in a step, the step is shortened
+until it ends there (`_watch.py`). The loop stops by itself at the first thing that is not a number. Under `vmap` all
+members step side by side, each with its own step length, until the last one has arrived.
 
 With `record` the loop also keeps every accepted step, from which `_replay.py` gets derivatives.
 """
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ._event import conditions, jump, rates_of_conditions
+from ._event import jump
 from ._knots import up_to
 from ._manifold import (
     Landing,
@@ -40,7 +40,7 @@ from ._quiet import at_rest, disturbed, is_trial, judge_rest, untried_where
 from ._results import RESULTS
 
 _TINY = 1e-13  # of the span of time: steps below it do not arrive, even if they are accepted, as at the fork of a fold
-_LOCATE = 80  # shortenings of a step that meets an event, at most
+from ._watch import acted, carried, finite, fires, look, passed, shorten, started, worth
 
 
 def advance(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any, record: bool) -> tuple[Found, Steps | None]:
@@ -68,6 +68,10 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
     result = RESULTS.where(is_closed(model, y, t, on), RESULTS.successful, RESULTS.inconsistent)
     result = RESULTS.where(jnp.isfinite(y).all(), result, RESULTS.nonfinite)
     rows = lambda n: lambda a: jnp.broadcast_to(a, (n, *a.shape))
+    watch = None
+    if plan.events:
+        watch = started(plan, look(plan, theta, mode, t, y))
+        result = RESULTS.where(finite(plan, watch.sight), result, RESULTS.nonfinite)
     steps = None
     if record:
         n, numbers = plan.slots, jnp.full(plan.slots, -1)
@@ -86,7 +90,7 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
         result,
         approach_of(mode),
         Counts(none, none, zero, zero),
-        conditions(plan, theta, mode, t, y) if plan.events else jnp.zeros(0, y.dtype),
+        watch,
         log,
         jnp.full((ts.shape[0] + 1, y.shape[0]), jnp.nan, y.dtype).at[0].set(y),
         jax.tree.map(rows(ts.shape[0] + 1), mode),
@@ -141,30 +145,34 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     land = left <= 1.001 * p.h
     t1 = jnp.where(land, stop, p.t + jnp.where(left < 2.0 * p.h, 0.5 * left, p.h))
     trial = jnp.asarray(False) if p.quiet is None else is_trial(p.quiet, t1 - p.t)
+    t1 = jnp.where(p.watch.due.any(), p.t, t1) if plan.events else t1
     a = _attempt(plan, theta, p, t1, trial)
     keep, h, ways, quiet, controller_state = _judged(plan, theta, p, a, land, trial)
     closed = a.end.left <= open_limit(a.y.dtype)
     took = keep & closed & going
-    fired, which, after = jnp.asarray(False), jnp.asarray(-1), (a.y, a.end.mode, p.g, a.solver_state)
+    fired, event, after, wrong = jnp.asarray(False), jnp.asarray(-1), (a.y, a.end.mode, None, a.solver_state), None
     if knot is not None:  # the slopes change here
         restart = lambda _: _restarted(plan, theta, a.end.mode, stop, a.y)
         if a.solver_state is not None:  # of a method that hands its last slope on
             a = eqx.tree_at(lambda a: a.solver_state, a, _once(took & knot & land, restart, a.solver_state))
-        after = (a.y, a.end.mode, p.g, a.solver_state)
+        after = (a.y, a.end.mode, None, a.solver_state)
     if plan.events:
-        a, fired, which, after = _meet_events(plan, theta, p, a, took)
-        land = land & ~fired
+        a, cut, event, after, wrong = _meet_events(plan, theta, p, a, took)
+        land, fired = land & ~cut, event >= 0
+        unmoved = p.watch.due.any()  # a step of no length says nothing about the next one
+        was, new = (p.h, p.quiet, p.controller_state), (h, quiet, controller_state)
+        h, quiet, controller_state = jax.tree.map(lambda x, y: jnp.where(unmoved, x, y), was, new)
     at_stop, land = land, land & (stop == ts[jnp.minimum(p.output, ts.shape[0] - 1)])
-    halt = fired & jnp.asarray([e.action is None for e in plan.events] or [False])[which]
+    halt = fired & jnp.asarray([e.action is None for e in plan.events] or [False])[event % max(len(plan.events), 1)]
     aside = took & ways.near & land & (p.output + 1 < ts.shape[0]) & (True if knot is None else ~knot)
-    result = _outcome(plan, theta, ts, p, a, keep, closed, aside, h, halt, p.output + land == ts.shape[0])
+    result = _outcome(plan, theta, ts, p, a, keep, closed, aside, h, halt, p.output + land == ts.shape[0], wrong)
     if p.steps is not None:
         full = (p.counts.accepted + 1 >= plan.slots) & (result == RESULTS.successful) & (p.output + land < ts.shape[0])
         result = RESULTS.where(full, RESULTS.max_stored, result)
     saved, took = took, took & ~aside
     row = jnp.where(saved & land, p.output, jnp.where(took & halt, ts.shape[0], ts.shape[0] + 1))
     put = lambda store, value: jax.tree.map(lambda s, x: s.at[row].set(x, mode="drop"), store, value)
-    y, mode, g, solver_state = after
+    y, mode, watch, solver_state = after
     where = lambda pred, new, old: jax.tree.map(lambda x, y: jnp.where(pred, x, y), new, old)
     lands = jnp.where(land, p.output, jnp.where(halt, ts.shape[0], -1))
     return Progress(
@@ -178,11 +186,11 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         RESULTS.where(going, result, p.result),
         where(took, p.approach.after(a.end, fired), p.approach.waited(ways.shy)),
         _counted(p.counts, a.end, going, saved),
-        where(took, g, p.g),
-        _noted(p.log, a.t1, which, took & fired) if plan.events else p.log,
+        where(took, watch, p.watch),
+        _noted(p.log, a.t1, event, len(plan.events)) if plan.events else p.log,
         put(p.ys, a.y),
         put(p.modes, mode),
-        _recorded(plan, p, a, lands, which, aside, going),
+        _recorded(plan, p, a, lands, event, aside, going),
         where(going, untried_where(took & (fired | (False if knot is None else knot & at_stop)), quiet), p.quiet),
         None if plan.progress is None else plan.progress.step(p.meter, (p.t - ts[0]) / (ts[-1] - ts[0])),
     )
@@ -224,12 +232,12 @@ def _counted(counts: Counts, end: Landing, going: Array, saved: Array) -> Counts
     )
 
 
-def _recorded(plan: Plan, p: Progress, a: Attempt, lands: Array, which: Array, aside: Array, going: Array):
+def _recorded(plan: Plan, p: Progress, a: Attempt, lands: Array, event: Array, aside: Array, going: Array):
     """The steps with this attempt in the next free row; if it is not accepted, the next one overwrites it."""
     if p.steps is None:
         return None
     n = jnp.where(going, p.counts.accepted, plan.slots)
-    value = Steps(p.t, a.t1, p.y, a.y, a.k, p.mode, lands, which, aside)
+    value = Steps(p.t, a.t1, p.y, a.y, a.k, p.mode, lands, event, aside)
     return jax.tree.map(lambda s, x: s.at[n].set(x, mode="drop"), p.steps, value)
 
 
@@ -256,16 +264,18 @@ def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):
     return keep, t_end - t_next, state
 
 
-def _outcome(plan: Plan, theta: Theta, ts: Array, p: Progress, a: Attempt, keep, closed, aside, h, halt, arrived):
+def _outcome(
+    plan: Plan, theta: Theta, ts: Array, p: Progress, a: Attempt, keep, closed, aside, h, halt, arrived, wrong
+):
     """What the attempt means for the run; the first thing that is wrong wins."""
     finite = jnp.isfinite(a.y).all()
     tiny = max(8.0 * np.finfo(a.y.dtype).eps, _TINY) * jnp.maximum(jnp.abs(p.t), ts[-1] - ts[0])
     stuck = ~keep if plan.controller is None else (h <= tiny) & ~(keep & arrived)
     result = RESULTS.where(keep & arrived, RESULTS.successful, RESULTS.max_steps)
     result = RESULTS.where(p.counts.tried + 1 >= theta.max_steps, result, RESULTS.successful)
-    result = RESULTS.where(p.log.count >= plan.max_events, RESULTS.max_events, result) if plan.events else result
     result = RESULTS.where(keep & halt, RESULTS.event, result)
     result = RESULTS.where(keep & ~arrived & ~aside & p.approach.loses(a.end), RESULTS.fork, result)
+    result = RESULTS.where(wrong == RESULTS.successful, result, wrong) if plan.events else result
     result = RESULTS.where(keep & ~closed, RESULTS.drift, result)
     why = RESULTS.where(finite, RESULTS.where(a.failed, RESULTS.newton, RESULTS.step_too_small), RESULTS.nonfinite)
     return RESULTS.where(stuck, why, result)
@@ -279,60 +289,36 @@ def _once(pred: Array, fun: Callable[[Any], Any], value: Any) -> Any:
     return lax.while_loop(lambda carry: carry[0], lambda carry: (jnp.asarray(False), fun(carry[1])), (pred, value))[1]
 
 
-def _crossed(plan: Plan, before: Array, after: Array) -> Array:
-    """Which conditions changed sign in their direction, (events,)."""
-    direction = np.array([event.direction for event in plan.events])
-    falls, rises = (before > 0) & (after <= 0), (before < 0) & (after >= 0)
-    return (falls & (direction <= 0)) | (rises & (direction >= 0))
-
-
 def _meet_events(plan: Plan, theta: Theta, p: Progress, a: Attempt, took: Array):
-    """The step, shortened to the first event in it; whether and which; and (y, mode, g, solver state) to go on with."""
-    g = conditions(plan, theta, p.mode, a.t1, a.y)
-    fired = _crossed(plan, p.g, g).any() & took
-    a, g = _once(fired, lambda value: _shorten(plan, theta, p, *value), (a, g))
-    which = jnp.where(fired, jnp.argmax(_crossed(plan, p.g, g)), -1)
+    """The step, shortened to the first event in it; whether it was cut; the event, as `Steps` has it; (y, mode, watch,
+    solver state) to go on with; and what is wrong."""
+    again, view = p.watch.due.any(), lambda a: look(plan, theta, p.mode, a.t1, a.y)
+    sight = view(a)
+    cut = took & ~again & worth(plan, p.watch, p.watch.sight, sight, jnp.asarray(True))
+    nearer = lambda value: shorten(plan, p.watch, lambda t1: _attempt(plan, theta, p, t1), view, *value)
+    a, sight = _once(cut, nearer, (a, sight))
+    hits = jnp.where(again, p.watch.due, fires(plan, p.watch, sight)) & took
+    bad = took & ~finite(plan, sight)
+    over = hits.any() & (p.log.count >= plan.max_events)
+    fired, which = hits.any() & ~bad & ~over, jnp.argmax(hits)
 
     def act(value):
         y, on = jump(plan, theta, p.mode, which, a.t1, a.y)
         mode = renewed(theta.model, y, a.t1, unknown_rows(theta.model, on, y))
         end = nearest_state(theta.model, y, a.t1, mode) if plan.project else as_it_is(y, mode)
         y, mode = end.y, end.mode
-        g = conditions(plan, theta, mode, a.t1, y)
-        side = jnp.sign(rates_of_conditions(plan, theta, mode, a.t1, y))
-        g = jnp.where(jnp.arange(len(plan.events)) == which, side * np.finfo(y.dtype).tiny, g)
-        return y, mode, g, _restarted(plan, theta, mode, a.t1, y)
+        watch = acted(plan, p.watch, hits, which, sight, look(plan, theta, mode, a.t1, y))
+        return y, mode, watch, _restarted(plan, theta, mode, a.t1, y)
 
-    return a, fired, which, _once(fired, act, (a.y, a.end.mode, g, a.solver_state))
-
-
-def _shorten(plan: Plan, theta: Theta, p: Progress, a: Attempt, g: Array) -> tuple[Attempt, Array]:
-    """The step from the same start that ends just past the first zero: bisection, and secants between a true pair."""
-    scale = np.finfo(a.y.dtype).eps * jnp.maximum(jnp.abs(a.t1), a.t1 - p.t)
-
-    def narrow(carry):
-        low, g_low, high, g_high, _, true, count = carry
-        crossed = _crossed(plan, p.g, g_high)
-        part = jnp.where(crossed & (g_low != g_high), g_low / (g_low - g_high), 1.0)
-        part = jnp.clip(jnp.min(jnp.where(jnp.isfinite(part), part, 0.5)), 0.0, 1.0)
-        width = high - low
-        nudge = jnp.where(count % 2 == 0, 2.0 * scale, -2.0 * scale)  # so that both ends close in
-        secant = jnp.clip(low + part * width + nudge, low + 0.5 * scale, high - 0.5 * scale)
-        middle = jnp.where(true & (count % 3 != 2), secant, low + 0.5 * width)
-        new = _attempt(plan, theta, p, middle)
-        g_new = conditions(plan, theta, p.mode, middle, new.y)
-        past = _crossed(plan, p.g, g_new).any() | ~jnp.isfinite(new.y).all()
-        pick = lambda x, y: jax.tree.map(lambda x, y: jnp.where(past, x, y), x, y)
-        high, g_high, best = pick((middle, g_new, new), (high, g_high, carry[4]))
-        return pick(low, middle), pick(g_low, g_new), high, g_high, best, true | ~past, count + 1
-
-    unfinished = lambda carry: (carry[2] - carry[0] > 4.0 * scale) & (carry[6] < _LOCATE)
-    start = (p.t, p.g, a.t1, g, a, jnp.asarray(False), jnp.asarray(0))
-    *_, g, a, _, _ = lax.while_loop(unfinished, narrow, start)
-    return a, g
+    after = _once(fired, act, (a.y, a.end.mode, passed(plan, p.watch, sight), a.solver_state))
+    bad = bad | (fired & ~finite(plan, after[2].sight))
+    wrong = RESULTS.where(bad, RESULTS.nonfinite, RESULTS.where(over, RESULTS.max_events, RESULTS.successful))
+    along = len(plan.events) * carried(plan, p.watch, sight)[which]
+    return a, cut | again, jnp.where(fired, which + along, -1), after, wrong
 
 
-def _noted(log: Log, t: Array, which: Array, fired: Array) -> Log:
+def _noted(log: Log, t: Array, event: Array, events: int) -> Log:
+    fired = event >= 0
     row = jnp.where(fired, log.count, log.times.shape[0])
-    times, numbers = log.times.at[row].set(t, mode="drop"), log.which.at[row].set(which, mode="drop")
+    times, numbers = log.times.at[row].set(t, mode="drop"), log.which.at[row].set(event % events, mode="drop")
     return Log(times, numbers, log.count + fired)

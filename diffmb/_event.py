@@ -10,6 +10,10 @@ at fixed time before and after, and f-, f+ the rates of the state (saltation; Ai
 
 After the action speeds are put on the rows that are on then, by the least impulse in the metric of M: a drive that
 locks acts as a plastic impact.
+
+Several events may come at one instant: they act one after the other in the order of the list, each on what the one
+before it has left, (2) and (3) for each. One whose condition says nothing about the instant, because an action before
+it has carried it across zero or stopped it there, moves in time with that one.
 """
 
 from collections.abc import Callable
@@ -82,6 +86,12 @@ class Instant(eqx.Module):
 class Event(eqx.Module):
     """Stops the motion, or changes it, when `condition` crosses zero.
 
+    A condition has crossed when it was on one side of zero and is now on the other, be it by an action of another
+    event; what it starts at zero counts as the side to which it goes. Two crossings within one step are seen as long
+    as the cubic through the values and rates of the condition at both ends sees them; limit the steps (a requested
+    time, `mb.FixedStep`) where a condition wriggles more than the motion. Rows of a trajectory at the time of an event
+    hold the state after it; where an event stops the run, the last row is the state at the stop.
+
     **Arguments:**
 
     - `name`: what to call it.
@@ -89,6 +99,8 @@ class Event(eqx.Module):
     - `action`: `action(instant, params)` gives the `Instant` to go on from; None stops the simulation.
     - `direction`: -1 for falling through zero, 1 for rising, 0 for both.
     - `params`: numbers that the two functions use, in any tree; differentiable.
+    - `unilateral`: whether it acts wherever the condition is not above zero and still falls, at the start too, and
+      never while it rises: what a gap does. The direction is -1 then.
     """
 
     name: str = eqx.field(static=True)
@@ -96,8 +108,11 @@ class Event(eqx.Module):
     action: Callable | None = eqx.field(static=True, default=None)
     direction: int = eqx.field(static=True, default=0)
     params: Any = eqx.field(converter=as_params, default=None)
+    unilateral: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
+        if self.unilateral and self.direction != -1:
+            raise MechanismError(f"event {self.name!r} is unilateral: it acts on a gap that closes; give direction=-1")
         if self.direction not in (-1, 0, 1):
             raise MechanismError(f"event {self.name!r} has direction {self.direction!r}; give -1, 0 or 1")
 
@@ -105,7 +120,11 @@ class Event(eqx.Module):
 def impact(name: str, gap: Callable, restitution: Any = 0.0, params: Any = None) -> Event:
     """An event that reverses the rate of a `gap(instant, params)` when it closes: newton's law, rate+ = -e rate-.
 
-    The impulse acts along the gradient of the gap, without friction; loops and drives share it.
+    The impulse acts along the gradient of the gap, without friction; loops and drives share it. It acts wherever the
+    gap is zero or less and closes, at the start too, and not where the gap opens or rests. With restitution 0 the rate
+    is zero afterwards, and nothing holds it there: where a load presses on, impacts follow each other until
+    `max_events` is reached. Let an `Event` with the same gap, `direction=-1`, come after it in the list: it acts at the
+    same instant, and its action can switch on a drive that holds what has landed.
     """
 
     def condition(instant: Instant, numbers: Any) -> Array:
@@ -120,9 +139,11 @@ def impact(name: str, gap: Callable, restitution: Any = 0.0, params: Any = None)
         M, G = mass_matrix(model, q, t), _rows_on(model, instant)
         a = jnp.linalg.solve(M, n)
         x = a - shortest(M, G, G @ a)
-        return instant.replace(v=instant.v - (1.0 + numbers[0]) * rate / (n @ x) * x)
+        free = n @ x > 1e3 * np.finfo(q.dtype).eps * (n @ a)  # else the rows that are on hold the gap
+        impulse = jnp.where(free, (1.0 + numbers[0]) * rate / jnp.where(free, n @ x, 1.0), 0.0)
+        return instant.replace(v=instant.v - impulse * x)
 
-    return Event(name, condition, action, -1, (restitution, params))
+    return Event(name, condition, action, -1, (restitution, params), True)
 
 
 def _rows_on(model: Model, instant: Instant) -> Array:
@@ -170,23 +191,19 @@ def _consistent(instant: Instant) -> Array:
     return instant.v - shortest(mass_matrix(model, instant.q, instant.t), G[places], rate[places])
 
 
-def rates_of_conditions(plan: Plan, theta: Theta, mode: Mode, t: Array, y: Array) -> Array:
-    """dg/dt along the motion, (events,)."""
-    f = field(theta, mode, t, y)
-    g = lambda t, y: conditions(plan, theta, mode, t, y)
-    return jax.jvp(g, (t, y), (jnp.ones_like(t), f))[1]
+def saltation(plan: Plan, before: Any, after: Mode, moving: list, join: Callable, moved: list, dy: Array, dt0: Array):
+    """(2) and (3): dy+ and dt* and dy- + f- dt*, for `before` = (mode, which, carried, t, y, y after).
 
-
-def saltation(plan: Plan, before: Any, after: Mode, moving: list, join: Callable, moved: list, dy: Array):
-    """(2) and (3): dy+ and dt* and dy- + f- dt*, for `before` = (mode, which, t, y, y after)."""
-    mode, which, t, y, landed = before
+    An event that is `carried` along moves in time by `dt0`, as the one before it.
+    """
+    mode, which, carried, t, y, landed = before
     one = jax.nn.one_hot(which, len(plan.events), dtype=y.dtype)
     g = lambda moving, t, y: conditions(plan, join(moving), mode, t, y) @ one
     theta = join(moving)
     f = field(theta, mode, t, y)
     change = jax.jvp(lambda moving, y: g(moving, t, y), (moving, y), (moved, dy))[1]
     rate = jax.jvp(lambda t, y: g(moving, t, y), (t, y), (jnp.ones_like(t), f))[1]
-    dt = -change / rate
+    dt = jnp.where(carried, dt0, -change / jnp.where(carried, 1.0, rate))
     at = dy + f * dt
     push = lambda moving, t, y: jump(plan, join(moving), mode, which, t, y)[0]
     dy = jax.jvp(push, (moving, t, y), (moved, dt, at))[1] - field(theta, after, t, landed) * dt

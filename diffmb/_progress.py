@@ -8,12 +8,14 @@ from jax import Array
 from ._manifold import Approach, Landing
 from ._plan import Mode
 from ._quiet import Quiet
+from ._watch import Watch
 
 
 class Steps(eqx.Module):
     """Every accepted step: its times, the state at its start and end, stage slopes times step, and the rows in use.
 
-    `lands` is the number of the requested time that it reaches, or -1; `event` that of the event which ends it, or -1.
+    `lands` is the number of the requested time that it reaches, or -1; `event` that of the event which ends it, or -1;
+    plus the number of all events if it is carried along by the event before it (`_watch.py`).
     The next step starts where one that was made `aside` did. After an event `y1` is the state just before, `mode` that
     of the step, and the next step has the state and the mode after it.
     """
@@ -59,7 +61,7 @@ class Progress(eqx.Module):
     result: Any
     approach: Approach
     counts: Counts
-    g: Array  # the conditions of the events
+    watch: Watch | None  # of the conditions of the events
     log: Log
     ys: Array  # (times + 1, ny); the last row is the state at which an event stopped the run
     modes: Mode

@@ -6,6 +6,10 @@ A Runge-Kutta step from t0 to t1 = t0 + h, with stage slopes k_i = h f(t_i, Y_i)
     dk_i = h (f_y dY_i + f_theta dtheta)          dY_i = dy0 + sum_j a_ij dk_j                                      (2)
     (1 - h a_ii f_y) dk_i = h (f_y (dy0 + sum_{j<i} a_ij dk_j) + f_theta dtheta)        implicit stages             (3)
 
+Where an event moves an end of a step in time, the slopes change by more, which only second derivatives ask for:
+
+    dk_i = ... + h f_t dt_i + f_i dh          dt_i = dt0 + c_i dh          dh = dt1 - dt0                           (4)
+
 (2) and (3) are linear, and need nothing but the slopes that the forward run kept: no derivative of an iteration, of a
 step that was rejected, or of the step lengths. `_tangents` runs (2) forwards over all steps, `_cotangents` its
 transpose backwards; the two are one linear map (`_linear.py`), so that JAX asks for what it needs: jvp, vjp, and,
@@ -71,8 +75,9 @@ def _record_rule(plan, primals, tangents):
     fixed = (still, steps, found.counts.accepted, found.reached)
     forward = partial(_tangents, plan, join, True)
     backward = partial(_cotangents, plan, join, True)
-    outputs, dsteps = linear(forward, backward, fixed, moving, (_outputs(found), _kept(steps)))
-    return (found, steps), (_only(found, _outputs, outputs), _only(steps, _kept, dsteps))
+    kept = partial(_kept, plan)
+    outputs, dsteps = linear(forward, backward, fixed, moving, (_outputs(found), kept(steps)))
+    return (found, steps), (_only(found, _outputs, outputs), _only(steps, kept, dsteps))
 
 
 def _outputs(found: Any) -> tuple:
@@ -80,9 +85,10 @@ def _outputs(found: Any) -> tuple:
     return found.ys, found.log.times
 
 
-def _kept(steps: Any) -> tuple:
+def _kept(plan: Plan, steps: Any) -> tuple:
     """What the derivative itself depends on, for the second derivative."""
-    return steps.y0, steps.y1, steps.k, steps.t1
+    states = steps.y0, steps.y1, steps.k
+    return (*states, steps.t0, steps.t1) if plan.events else states
 
 
 # --- what moves ---------------------------------------------------------------------------------------------------
@@ -135,28 +141,35 @@ def _stages(plan: Plan) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     return a[:used, :used], diagonal[:used], np.asarray(table.b_sol)[:used], c[:used]
 
 
-def _step_tangent(plan: Plan, join: Any, numbers: Any, step: Steps, moved: list, dy0: Array) -> tuple[Array, Array]:
-    """(2) or (3) and the manifold: dy1 and the dk_i of one step."""
+def _step_tangent(
+    plan: Plan, join: Any, numbers: Any, step: Steps, moved: list, dy0: Array, times: Any = None
+) -> tuple[Array, Array]:
+    """(2) or (3) and the manifold: dy1 and the dk_i of one step; with (4) where its `times` (t0, t1) change."""
     leaves, moving = numbers
     a, diagonal, b, c = (jnp.asarray(x, dy0.dtype) for x in _stages(plan))
     h, stages = step.t1 - step.t0, len(b)
     k = step.k[:stages]
     Y = step.y0 + (a + jnp.diag(diagonal)) @ k
-    times = jnp.where(c == 1.0, step.t1, step.t0 + c * h)
+    at = jnp.where(c == 1.0, step.t1, step.t0 + c * h)
     implicit = bool(np.any(_stages(plan)[1]))
 
     def stage(dk, row):
-        i, a_i, a_ii, t, Y_i = row
-        f = lambda moving, Y: field(up_to(join(leaves, moving), step.t1), step.mode, t, Y)
+        i, a_i, a_ii, c_i, t, Y_i = row
+        rate = lambda moving, t, Y: field(up_to(join(leaves, moving), step.t1), step.mode, t, Y)
+        f = lambda moving, Y: rate(moving, t, Y)
         dY = dy0 + a_i @ dk
+        if times is not None:
+            dh = times[1] - times[0]
+            f_i, f_t = jax.jvp(lambda t: rate(moving, t, Y_i), (t,), (times[0] + c_i * dh,))
+        late = lambda slope: slope if times is None else slope + h * f_t + f_i * dh
         if not implicit:
-            return dk.at[i].set(h * jax.jvp(f, (moving, Y_i), (moved, dY))[1]), None
+            return dk.at[i].set(late(h * jax.jvp(f, (moving, Y_i), (moved, dY))[1])), None
         J = jax.jacfwd(lambda Y: f(moving, Y))(Y_i)
-        slope = h * (J @ dY + jax.jvp(lambda moving: f(moving, Y_i), (moving,), (moved,))[1])
+        slope = late(h * (J @ dY + jax.jvp(lambda moving: f(moving, Y_i), (moving,), (moved,))[1]))
         return dk.at[i].set(jnp.linalg.solve(jnp.eye(len(Y_i), dtype=Y.dtype) - h * a_ii * J, slope)), None
 
     none = jnp.zeros_like(k)
-    dk, _ = lax.scan(stage, none, (jnp.arange(stages), a, diagonal, times, Y))
+    dk, _ = lax.scan(stage, none, (jnp.arange(stages), a, diagonal, c, at, Y))
     dy = dy0 + b @ dk
     if plan.project:
         model_of = lambda moving: join(leaves, moving).model
@@ -164,26 +177,32 @@ def _step_tangent(plan: Plan, join: Any, numbers: Any, step: Steps, moved: list,
     return dy, jnp.zeros_like(step.k).at[:stages].set(dk)
 
 
-def _link(plan: Plan, join: Any, numbers: Any, step: Steps, after: Any, moved: list, dy0: Array):
-    """One step and the event that may end it: (dy to go on with, dy at its end, dt of the event, the dk_i)."""
+def _link(plan: Plan, join: Any, whole: bool, numbers: Any, step: Steps, after: Any, moved: list, start: Any) -> tuple:
+    """One step and the event that may end it: what to go on with, (dy at fixed time, dt of the event), as it starts;
+    dy at its end; dt; and, if asked for the `whole`, the change of what is kept of it."""
+    (dy0, dt0), (leaves, moving) = start, numbers
     dy, dk = _step_tangent(plan, join, numbers, step, moved, dy0)
-    at, still = dy, jnp.zeros((), dy.dtype)
-    dt, (leaves, moving) = still, numbers
-    theta_of = lambda moving: join(leaves, moving)
+    at, dt, theta_of = dy, None, lambda moving: join(leaves, moving)
 
-    def salt(moved, dy):
-        halts = jnp.asarray([event.action is None for event in plan.events])[step.event]
+    def salt(moved, dy, dt0):
+        which, carried = step.event % len(plan.events), step.event >= len(plan.events)
+        halts = jnp.asarray([event.action is None for event in plan.events])[which]
         y, mode = jax.tree.map(lambda a, b: jnp.where(halts, a, b), (step.y1, step.mode), after)
-        before = (step.mode, step.event, step.t1, step.y1, y)
-        return saltation(plan, before, mode, moving, theta_of, moved, dy)
+        before = (step.mode, which, carried, step.t1, step.y1, y)
+        return saltation(plan, before, mode, moving, theta_of, moved, dy, dt0)
 
     if plan.events:
-        dy, dt, at = lax.cond(step.event >= 0, salt, lambda moved, dy: (dy, still, dy), moved, dy)
+        none = lambda moved, dy, dt0: (dy, jnp.zeros_like(dt0), dy)
+        dy, dt, at = lax.cond(step.event >= 0, salt, none, moved, dy, dt0)
     if join.knots:
         past = lambda moved, dy: pass_knots(theta_of, moving, moved, step.mode, step.t1, step.y1, dy)
         at_knot = (theta_of(moving).inputs.knots == step.t1).any() & (step.event < 0)
         dy = lax.cond(at_knot, past, lambda moved, dy: dy, moved, dy)
-    return dy, at, dt, dk
+    if whole and plan.events:
+        dy0 = dy0 + field(up_to(theta_of(moving), step.t1), step.mode, step.t0, step.y0) * dt0
+        dk = _step_tangent(plan, join, numbers, step, moved, dy0, (dt0, dt))[1]
+    kept = (dy0, at, dk, dt0, dt) if plan.events else (dy0, at, dk)
+    return (dy, dt), at, dt, kept if whole else None
 
 
 # --- all steps ----------------------------------------------------------------------------------------------------
@@ -195,6 +214,15 @@ def _at(plan: Plan, steps: Steps, n: Array) -> tuple[Steps, Any]:
     return jax.tree.map(lambda a: a[n], steps), jax.tree.map(lambda a: a[later], (steps.y0, steps.mode))
 
 
+def _still(plan: Plan, dy: Array) -> tuple[Array, Array | None]:
+    """What a run starts with: dy, and no change of the time."""
+    return dy, jnp.zeros((), dy.dtype) if plan.events else None
+
+
+def _where(pred: Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(pred, a, b), new, old)
+
+
 def _tangents(plan: Plan, join: Any, whole: bool, fixed: Any, moving: Any) -> Any:
     """The change of states and event times; with `whole` also that of every step."""
     numbers, steps, count, _ = fixed
@@ -203,23 +231,21 @@ def _tangents(plan: Plan, join: Any, whole: bool, fixed: Any, moving: Any) -> An
     shapes = plan.outputs + 1, plan.max_events
 
     def turn(carry):
-        n, met, dy, dys, dts, kept = carry
+        n, met, start, dys, dts, kept = carry
         step, after = _at(plan, steps, n)
-        dy1, at, dt, dk = _link(plan, join, numbers, step, after, moved, dy)
+        end, at, dt, values = _link(plan, join, whole, numbers, step, after, moved, start)
         active = n < count
         fired = active & (step.event >= 0)
         dys = dys.at[jnp.where(active & (step.lands >= 0), step.lands, shapes[0])].set(at, mode="drop")
         dts = dts.at[jnp.where(fired, met, shapes[1])].set(dt, mode="drop") if plan.events else dts
-        if whole:
-            row = jnp.where(active, n, plan.slots)
-            values = (dy, at, dk, dt)
-            kept = tuple(k.at[row].set(x, mode="drop") for k, x in zip(kept, values, strict=True))
-        return n + 1, met + fired, jnp.where(active & ~step.aside, dy1, dy), dys, dts, kept
+        row = jnp.where(active, n, plan.slots)
+        kept = jax.tree.map(lambda k, x: k.at[row].set(x, mode="drop"), kept, values)
+        return n + 1, met + fired, _where(active & ~step.aside, end, start), dys, dts, kept
 
     dys = jnp.zeros((shapes[0], *like.shape), like.dtype).at[0].set(dy0)
     none = jnp.zeros((), int)
-    kept = jax.tree.map(jnp.zeros_like, _kept(steps)) if whole else None
-    start = (none, none, dy0, dys, jnp.zeros(shapes[1], like.dtype), kept)
+    kept = jax.tree.map(jnp.zeros_like, _kept(plan, steps)) if whole else None
+    start = (none, none, _still(plan, dy0), dys, jnp.zeros(shapes[1], like.dtype), kept)
     *_, dys, dts, kept = lax.while_loop(lambda carry: carry[0] < last, turn, start)
     return ((dys, dts), kept) if whole else (dys, dts)
 
@@ -229,29 +255,26 @@ def _cotangents(plan: Plan, join: Any, whole: bool, fixed: Any, wanted: Any) -> 
     numbers, steps, count, reached = fixed
     (ys_bar, ts_bar), kept = wanted if whole else (wanted, None)
     like = [jnp.zeros_like(x) for x in numbers[1]]
-    still = jnp.zeros_like(ys_bar[0])
+    still = _still(plan, jnp.zeros_like(ys_bar[0]))
     events = (steps.event >= 0) & (jnp.arange(plan.slots) < count)
 
     def turn(carry):
-        n, met, ybar, mbar = carry
+        n, met, bar, mbar = carry
         step, after = _at(plan, steps, n)
         active = n < count
         fired = active & (step.event >= 0)
         met = met - fired
         at_bar = jnp.where(step.lands >= 0, ys_bar[jnp.maximum(step.lands, 0)], 0.0)
-        t_bar = jnp.where(fired, ts_bar[jnp.maximum(met, 0)], 0.0) if plan.events else jnp.zeros((), still.dtype)
-        kbar, before = jnp.zeros_like(step.k), 0.0
-        if kept is not None:
-            before, kbar = kept[0][n], kept[2][n]
-            at_bar, t_bar = at_bar + kept[1][n], t_bar + kept[3][n]
-        back = jax.linear_transpose(partial(_link, plan, join, numbers, step, after), like, still)
-        after_bar = jnp.where(step.aside, 0.0, ybar)  # of what goes on from the end of the step
-        more, y0bar = back((after_bar, at_bar, t_bar, kbar))
-        ybar = jnp.where(active, y0bar + before + (ybar - after_bar), ybar)
-        return n - 1, met, ybar, jax.tree.map(lambda m, a: m + jnp.where(active, a, 0.0), mbar, more)
+        t_bar = jnp.where(fired, ts_bar[jnp.maximum(met, 0)], 0.0) if plan.events else None
+        back = jax.linear_transpose(partial(_link, plan, join, whole, numbers, step, after), like, still)
+        after_bar = _where(step.aside, still, bar)  # of what goes on from the end of the step
+        more, start_bar = back((after_bar, at_bar, t_bar, jax.tree.map(lambda k: k[n], kept)))
+        start_bar = jax.tree.map(lambda s, b, a: s + (b - a), start_bar, bar, after_bar)
+        mbar = jax.tree.map(lambda m, a: m + jnp.where(active, a, 0.0), mbar, more)
+        return n - 1, met, _where(active, start_bar, bar), mbar
 
     first = (eqxi.unvmap_max(count) - 1, events.sum(), still, like)
-    _, _, ybar, mbar = lax.while_loop(lambda carry: carry[0] >= 0, turn, first)
+    _, _, (ybar, _), mbar = lax.while_loop(lambda carry: carry[0] >= 0, turn, first)
     missing = jnp.arange(plan.outputs + 1)[:, None] >= jnp.where(reached < plan.outputs, reached, plan.outputs + 1)
     poison = 0.0 * jnp.where(missing, ys_bar, 0.0).sum()  # nan if a row that was not reached is asked for
     return jax.tree.map(lambda a: a + poison, (mbar, ybar + ys_bar[0]))

@@ -63,6 +63,7 @@ ORDER = (
     "_meter",
     "_manifold",
     "_event",
+    "_watch",
     "_esdirk",
     "_quiet",
     "_progress",
