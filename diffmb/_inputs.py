@@ -12,14 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ._checks import kind_of
 from ._errors import MechanismError
 from ._model import Model
 from ._names import nearest
 from ._spatial._axis import is_concrete
 
+_KINDS = ["linear", "hold", "cubic"]
+
 
 class Table(eqx.Module):
-    """Values over time: `table(t)`.
+    """Values over time: `table(t)`. Steps end at its times, its knots, and derivatives by them are exact.
 
     **Arguments:**
 
@@ -27,6 +30,9 @@ class Table(eqx.Module):
     - `values`: (times,) or (times, numbers).
     - `kind`: "linear" between the times, "hold" for steps (the value of the last time passed), or "cubic" (Catmull-Rom,
         smooth in the first derivative). Before the first and after the last time the value stays.
+
+    At a knot the value is the one after it. A table that a function of yours calls is not seen: give it as it is, or
+    in an `equinox.Module`.
     """
 
     times: Array
@@ -35,19 +41,23 @@ class Table(eqx.Module):
     until: Array | None  # the time from which on the last piece is carried on, whatever follows (`_knots.py`)
 
     def __init__(self, times: Any, values: Any, kind: str = "linear"):
-        self.times, self.values, self.kind = jnp.asarray(times, float), jnp.asarray(values, float), kind
-        self.until = None
-        if kind not in ("linear", "hold", "cubic"):
-            raise MechanismError(f"a table of kind {kind!r}; {nearest(kind, ['linear', 'hold', 'cubic'])}")
-        if self.times.ndim != 1 or self.values.shape[:1] != self.times.shape or self.times.shape[0] < 2:
+        self.times, self.values = _numbers("the times of a table", times), _numbers("the values of a table", values)
+        self.kind, self.until = kind, None
+        if kind not in _KINDS:
+            raise MechanismError(f"a table of kind {kind!r}; {nearest(str(kind), _KINDS)}")
+        shapes = self.times.shape, self.values.shape
+        if self.times.ndim != 1 or shapes[0][0] < 2 or shapes[1][:1] != shapes[0] or self.values.ndim > 2:
             raise MechanismError(
-                f"a table has times of shape {self.times.shape} and values of shape {self.values.shape}; give at least "
-                "two times, and one row of values for each"
+                f"a table has times of shape {shapes[0]} and values of shape {shapes[1]}; give at least two times, and "
+                "one value or one row of values for each"
             )
-        if is_concrete(self.times) and not (np.diff(np.asarray(self.times)) > 0).all():
-            raise MechanismError("the times of a table must increase")
-        if is_concrete(self.values) and not np.isfinite(np.asarray(self.values)).all():
-            raise MechanismError("a table holds values that are not finite numbers")
+        if is_concrete(self.times):
+            numbers = np.asarray(self.times)
+            back = np.flatnonzero(np.diff(numbers) <= 0)
+            if len(back):
+                k = int(back[0])
+                pair = f"times[{k + 1}] = {numbers[k + 1]:.12g} follows {numbers[k]:.12g}"
+                raise MechanismError(f"the times of a table must increase, but {pair}")
 
     def __call__(self, t: Array) -> Array:
         last = self.times.shape[0] - 1
@@ -124,8 +134,8 @@ class _Constant(eqx.Module):
 def as_inputs(model: Model, inputs: Mapping[str, Any] | None, ts: Array) -> Inputs:
     """Inputs by name: of a joint (loads at its speeds, N or N m) or of a connection that has inputs.
 
-    A value is a function of t, a `Table`, a number or (numbers,) that stays, or (times, numbers) at the times `ts`,
-    linear in between.
+    A value is a function of t, a `Table`, a number or (numbers,) that stays, or (times,) or (times, numbers) at the
+    times `ts`, linear in between. A list that is as long as the input has numbers stays, even if `ts` is as long.
     """
     size = lambda where: where.stop - where.start
     known = [*model.inboard, *(name for name in model.connection_names if size(model.input(name)))]
@@ -155,15 +165,46 @@ def _signal(name: str, value: Any, size: int, ts: Array) -> Any:
             raise MechanismError(f"the input of {name!r} fails: {type(error).__name__}: {error}") from error
         signal = Signal(function, numbers) if numbers else Signal(value, [])  # a plain function keeps its identity
     else:
-        array = jnp.asarray(value, ts.dtype)
-        over_time = array.ndim == 2 or (array.ndim == 1 and array.shape[0] == ts.shape[0] and array.shape[0] != size)
-        signal = Table(ts, array) if over_time else _Constant(array)
+        signal = _constant_or_over_time(name, _numbers(f"the input of {name!r}", value).astype(ts.dtype), size, ts)
     try:
-        shape = jax.eval_shape(lambda t: jnp.asarray(signal(t)), jax.ShapeDtypeStruct((), ts.dtype)).shape
+        found = jax.eval_shape(lambda t: jnp.asarray(signal(t)), jax.ShapeDtypeStruct((), ts.dtype))
     except MechanismError:
         raise
     except Exception as error:
         raise MechanismError(f"the input of {name!r} fails: {type(error).__name__}: {error}") from error
-    if shape not in ((), (size,)):
-        raise MechanismError(f"the input of {name!r} gives shape {shape}; it has {size} number{'s' * (size != 1)}")
+    many = f"{size} number{'s' * (size != 1)}"
+    if found.shape not in ((), (size,)):
+        raise MechanismError(f"the input of {name!r} gives shape {found.shape}; it has {many}")
+    if jnp.issubdtype(found.dtype, jnp.complexfloating):
+        raise MechanismError(f"the input of {name!r} gives complex numbers; it has {many}, which are real")
     return signal
+
+
+def _constant_or_over_time(name: str, array: Array, size: int, ts: Array) -> Any:
+    shape, times = array.shape, ts.shape[0]
+    if shape in ((), (size,)):
+        return _Constant(array)
+    if times and shape in ((times,), (times, size)):
+        return Table(ts, array)
+    over_time = f", or at the {times} times ts an array of shape ({times}, {size})" if times else ""
+    advice = "; yours is transposed" if times and shape == (size, times) else ""
+    raise MechanismError(
+        f"the input of {name!r} has shape {shape}; give {size} number{'s' * (size != 1)} that stay{over_time}, or "
+        f"mb.Table(times, values) with times of its own{advice}"
+    )
+
+
+def _numbers(what: str, value: Any) -> Array:
+    """Real numbers that are finite, as far as that is seen."""
+    try:
+        traced = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value))
+        array = jnp.asarray(value) if traced else np.asarray(value)
+    except (TypeError, ValueError) as error:
+        why = "are they lists of different lengths?" if isinstance(value, list | tuple) else f"{error}"
+        raise MechanismError(f"{what}: no array of numbers; {why}") from error
+    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
+        raise MechanismError(f"{what}: {kind_of(value)} of {array.dtype}; give real numbers")
+    if is_concrete(array) and not np.isfinite(np.asarray(array)).all():
+        place = [int(k) for k in np.argwhere(~np.isfinite(np.asarray(array)))[0]]
+        raise MechanismError(f"{what}: not a finite number at {place}")
+    return jnp.asarray(array, float)
