@@ -29,18 +29,20 @@ from ._manifold import (
     approach_of,
     as_it_is,
     is_closed,
+    left_open,
     nearest_state,
     open_limit,
     renewed,
     unknown_rows,
 )
+from ._meter import begun, ended, shown
 from ._plan import Mode, Plan, Theta, field, split
 from ._progress import Attempt, Counts, Found, Log, Progress, Steps
 from ._quiet import at_rest, disturbed, is_trial, judge_rest, untried_where
 from ._results import RESULTS
+from ._watch import acted, carried, finite, fires, look, passed, shorten, started, worth
 
 _TINY = 1e-13  # of the span of time: steps below it do not arrive, even if they are accepted, as at the fork of a fold
-from ._watch import acted, carried, finite, fires, look, passed, shorten, started, worth
 
 
 def advance(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any, record: bool) -> tuple[Found, Steps | None]:
@@ -48,8 +50,7 @@ def advance(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any, record: boo
     going = lambda p: (p.result == RESULTS.successful) & (p.output < ts.shape[0])
     turn = lambda p: _turn(plan, theta, ts, p, going(p))
     p = lax.while_loop(lambda p: eqxi.unvmap_any(going(p)), turn, _start(plan, theta, y0, ts, on, record))
-    if plan.progress is not None:
-        plan.progress.close(p.meter)
+    ended(plan.progress, ts, p)
     return Found(p.ys, p.modes, p.output, p.t, p.y, p.h, p.mode, p.counts, p.log, p.result), p.steps
 
 
@@ -67,11 +68,11 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
         _, controller_state = controller.init(plan.terms(), t, ts[-1], y, h, args, plan.solver.func, order)
     result = RESULTS.where(is_closed(model, y, t, on), RESULTS.successful, RESULTS.inconsistent)
     result = RESULTS.where(jnp.isfinite(y).all(), result, RESULTS.nonfinite)
-    rows = lambda n: lambda a: jnp.broadcast_to(a, (n, *a.shape))
     watch = None
     if plan.events:
         watch = started(plan, look(plan, theta, mode, t, y))
         result = RESULTS.where(finite(plan, watch.sight), result, RESULTS.nonfinite)
+    rows = lambda n: lambda a: jnp.broadcast_to(a, (n, *a.shape))
     steps = None
     if record:
         n, numbers = plan.slots, jnp.full(plan.slots, -1)
@@ -96,7 +97,7 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
         jax.tree.map(rows(ts.shape[0] + 1), mode),
         steps,
         at_rest(plan, theta, y),
-        None if plan.progress is None else plan.progress.init(),
+        begun(plan.progress),
     )
     return jax.tree.map(jnp.asarray, state)
 
@@ -132,7 +133,7 @@ def _attempt(plan: Plan, theta: Theta, p: Progress, t1: Array, trial: Array | No
         plan.terms(), p.t, t1, y, (up_to(theta, t1), p.mode), state, made_jump=False
     )
     failed = outcome != diffrax.RESULTS.successful
-    end = nearest_state(theta.model, raw, t1, p.mode) if plan.project else as_it_is(raw, p.mode)
+    end = (nearest_state if plan.project else left_open)(theta.model, raw, t1, p.mode)
     error = jnp.zeros_like(raw) if error is None else error
     return Attempt(t1, end, raw, error, dense["k"], solver_state, jnp.asarray(failed))
 
@@ -144,11 +145,11 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     left = stop - p.t
     land = left <= 1.001 * p.h
     t1 = jnp.where(land, stop, p.t + jnp.where(left < 2.0 * p.h, 0.5 * left, p.h))
-    trial = jnp.asarray(False) if p.quiet is None else is_trial(p.quiet, t1 - p.t)
     t1 = jnp.where(p.watch.due.any(), p.t, t1) if plan.events else t1
+    trial = jnp.asarray(False) if p.quiet is None else is_trial(p.quiet, t1 - p.t)
     a = _attempt(plan, theta, p, t1, trial)
     keep, h, ways, quiet, controller_state = _judged(plan, theta, p, a, land, trial)
-    closed = a.end.left <= open_limit(a.y.dtype)
+    closed = a.end.left <= open_limit(a.y.dtype, plan.project)
     took = keep & closed & going
     fired, event, after, wrong = jnp.asarray(False), jnp.asarray(-1), (a.y, a.end.mode, None, a.solver_state), None
     if knot is not None:  # the slopes change here
@@ -192,7 +193,7 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         put(p.modes, mode),
         _recorded(plan, p, a, lands, event, aside, going),
         where(going, untried_where(took & (fired | (False if knot is None else knot & at_stop)), quiet), p.quiet),
-        None if plan.progress is None else plan.progress.step(p.meter, (p.t - ts[0]) / (ts[-1] - ts[0])),
+        shown(plan.progress, ts, p, going),
     )
 
 
@@ -274,8 +275,8 @@ def _outcome(
     result = RESULTS.where(keep & arrived, RESULTS.successful, RESULTS.max_steps)
     result = RESULTS.where(p.counts.tried + 1 >= theta.max_steps, result, RESULTS.successful)
     result = RESULTS.where(keep & halt, RESULTS.event, result)
-    result = RESULTS.where(keep & ~arrived & ~aside & p.approach.loses(a.end), RESULTS.fork, result)
     result = RESULTS.where(wrong == RESULTS.successful, result, wrong) if plan.events else result
+    result = RESULTS.where(keep & ~arrived & ~aside & p.approach.loses(a.end), RESULTS.fork, result)
     result = RESULTS.where(keep & ~closed, RESULTS.drift, result)
     why = RESULTS.where(finite, RESULTS.where(a.failed, RESULTS.newton, RESULTS.step_too_small), RESULTS.nonfinite)
     return RESULTS.where(stuck, why, result)

@@ -44,7 +44,8 @@ def as_model(model: Any) -> Model:
 
 def numbers(name: str, value: Any, advice: str) -> Any:
     """An array of numbers: of numpy if it can be looked at now, of jax if it is traced."""
-    make = np.asarray if is_concrete(*jax.tree.leaves(value)) else jnp.asarray
+    parts = jax.tree.leaves(value) if isinstance(value, list | tuple) else [value]
+    make = np.asarray if is_concrete(*parts) else jnp.asarray
     if isinstance(value, Mapping):
         raise MechanismError(f"{name} is a {type(value).__name__}, not numbers; {advice}")
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):

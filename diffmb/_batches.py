@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
+from ._checks import check_positive, check_whole, kind_of
 from ._errors import MechanismError
 from ._spatial._axis import is_concrete
 from ._tiles import TILE
@@ -35,11 +36,11 @@ _ROWS = PartitionSpec("members")
 
 
 def batch(
-    fn: Callable[..., Any],
+    fn: Any,
     *,
-    memory: int | None = None,
-    chunk: int | None = None,
-    devices: Sequence[Any] | None = None,
+    memory: Any = None,
+    chunk: Any = None,
+    devices: Any = None,
 ) -> Callable[..., Any]:
     """Makes of a function of one member a function of many: `jax.vmap`, compiled once, in pieces that fit in memory.
 
@@ -54,12 +55,14 @@ def batch(
     The result is called like fn, with an axis of members in front of every array; leaves that are no arrays pass.
     Inside of `jax.jit`, `jax.grad` or `jax.vmap` it is `jax.vmap(fn)`.
     """
-    if chunk is not None and (not isinstance(chunk, int) or chunk < 1):
-        raise MechanismError(f"chunk = {chunk!r}; give a whole number of members above zero")
-    if memory is not None and not memory > 0:
-        raise MechanismError(f"memory = {memory!r}; give a number of bytes above zero")
-    if devices is not None and not len(devices):
-        raise MechanismError("devices is empty; give for example jax.devices(), or leave it out")
+    if not callable(fn):
+        raise MechanismError(f"fn is {kind_of(fn)}; give a function of the numbers of one member")
+    if chunk is not None:
+        check_whole("batch", "chunk", chunk, "members")
+    if memory is not None:
+        check_positive("memory", memory, "a number of bytes")
+    if devices is not None and (not isinstance(devices, list | tuple) or not devices):
+        raise MechanismError(f"devices is {devices!r}; give for example jax.devices(), or leave it out")
     return _Batch(fn, memory, chunk, devices or tuple(jnp.zeros(()).devices()))
 
 

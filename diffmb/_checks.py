@@ -62,6 +62,8 @@ def check_tolerances(title: str, rtol: Any, atol: Any) -> None:
 
 
 def _as_floats(name: str, value: Any) -> Array:
+    if isinstance(value, str):
+        raise MechanismError(f"{name} is {value!r}, not an array of numbers")
     try:
         value = jnp.asarray(value)
     except (TypeError, ValueError) as error:

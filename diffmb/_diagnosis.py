@@ -7,27 +7,35 @@ from jax import Array
 
 from ._assembly import describe_worst
 from ._closure import constraint_jacobian, constraint_rate, constraint_residual
+from ._esdirk import Esdirk
 from ._mobility import scale_rows
 from ._model import Model
 from ._plan import Plan, Theta, field, split
 from ._progress import Found
 from ._results import RESULTS
+from ._watch import look
+
+_AWAY = 1e5  # rad/s or m/s
 
 
 def describe(plan: Plan, theta: Theta, found: Found) -> str:
     """The message of a failure."""
     model, t, y = theta.model, float(found.t), found.y
-    done = f"{int(found.counts.accepted)} steps, the last of {float(found.h):.2g} s"
+    h = float(found.h if plan.controller is not None else theta.control[0])
+    steps = int(found.counts.accepted)
+    done = f"{steps} step{'s' * (steps != 1)}, the next of {h:.2g} s" if steps else "it is the first step"
     message = RESULTS[found.result]
     if found.result == RESULTS.inconsistent:
         q, v, _ = split(model, y)
         return f"{message}: {_worst(model, q, v, t)}"
     if found.result == RESULTS.nonfinite:
-        return f"at t = {t:.6g} s {message}{_who(theta, found)}; {done}"
+        return f"at t = {t:.6g} s {message}{_who(plan, theta, found)}; {done}"
     if found.result == RESULTS.drift:
-        q, v, _ = split(model, y)
-        return f"just after t = {t:.6g} s {message} ({_worst(model, q, v, t)} there); {done}"
-    hint = _singular(model, y, t)
+        left = f"; up to {float(found.counts.error):.2g} m or rad were open before" if not plan.project else ""
+        return f"just after t = {t:.6g} s {message} (at {_opening(theta, found)}{left}); {done}"
+    if found.result == RESULTS.max_stored:
+        done += f"; {plan.slots} are kept"
+    hint = _singular(model, y, t) + _fast(model, y)
     if (not hint and found.result == RESULTS.max_steps) or found.result == RESULTS.step_too_small:
         tried = int(found.counts.tried)
         hint += f"; {tried - int(found.counts.accepted)} of {tried} attempts were rejected"
@@ -56,9 +64,18 @@ def _singular(model: Model, y: Array, t: float) -> str:
     if not len(weak):
         return ""
     return (
-        f"; it is near a singular attitude (margin {weak.min() / s[0]:.2g}), where motions fork: longer steps (a "
-        "looser tolerance, another solver) pass it more easily than short ones"
+        f"; it is near a singular attitude (margin {weak.min() / s[0]:.2g}): a dead point, which a drive cannot pass, "
+        "or a fork of motions, which longer steps (a looser tolerance, another solver) pass more easily than short ones"
     )
+
+
+def _opening(theta: Theta, found: Found) -> str:
+    """The row that opens most when the motion goes straight on, with the way round its loop."""
+    model, h = theta.model, float(found.h)
+    q, _, _ = split(model, found.y + h * field(theta, found.mode, found.t, found.y))
+    rows = np.abs(np.asarray(constraint_residual(model, q, float(found.t) + h)))
+    names = [n for n, level in zip(model.row_names, model.levels, strict=True) if level == 0]
+    return describe_worst(model, names, rows).rsplit(" stays open", 1)[0] if len(rows) else "a row of speeds"
 
 
 def _worst(model: Model, q: Array, v: Array, t: float) -> str:
@@ -71,23 +88,51 @@ def _worst(model: Model, q: Array, v: Array, t: float) -> str:
     return f"{describe_worst(model, names, rows)} m or rad"
 
 
-def _who(theta: Theta, found: Found) -> str:
-    """The joints and connections whose rates are not numbers at the last state."""
+def _fast(model: Model, y: Array) -> str:
+    """Says which joint runs away, if one does."""
+    v = np.abs(np.asarray(split(model, y)[1]))
+    if v.max(initial=0.0) < _AWAY:
+        return ""
+    name = next(n for n in model.inboard if v.max() in v[model.speeds(n)])
+    return f"; joint {name!r} runs away, at {v.max():.2g} rad/s or m/s"
+
+
+def _who(plan: Plan, theta: Theta, found: Found) -> str:
+    """What is not a number at the last state, or where it is about to go: conditions of events, rates of joints and
+    connections."""
+    if plan.events:
+        g = np.asarray(look(plan, theta, found.mode, found.t, found.y).g)
+        names = [repr(event.name) for event, value in zip(plan.events, g, strict=True) if not np.isfinite(value)]
+        if names:
+            return f" (the condition of event {', '.join(names)} is not finite)"
+    said = _not_finite(theta, found, found.t, found.y)
+    if said:
+        return f" (in the rates of {said})"
+    rate = field(theta, found.mode, found.t, found.y)
+    for h in np.asarray(found.h) * 4.0 ** np.arange(-1, 12):
+        said = _not_finite(theta, found, found.t + h, found.y + h * rate)
+        if said:
+            return f" (a little later, in the rates of {said}){_fast(theta.model, found.y)}"
+    why = "at the last state everything is finite"
+    if isinstance(plan.solver, Esdirk):
+        why += "; Newton's method for the stages may have run away: take smaller steps"
+    return f" (a little later: {why}){_fast(theta.model, found.y)}"
+
+
+def _not_finite(theta: Theta, found: Found, t: Array, y: Array) -> str:
+    """Names of what has a rate there that is not a number."""
     model = theta.model
-    qd, vd, zd = (np.asarray(x) for x in split(model, field(theta, found.mode, found.t, found.y)))
+    qd, vd, zd = (np.asarray(x) for x in split(model, field(theta, found.mode, t, y)))
     joints = [
         name
         for name in model.inboard
         if not (np.isfinite(vd[model.speeds(name)]).all() and np.isfinite(qd[model.coordinates(name)]).all())
     ]
     states = [name for name in model.connection_names if not np.isfinite(zd[model.states(name)]).all()]
-    if not joints and not states:
-        return " (a little later: at the last state everything is finite)"
     bodies = [model.topology.bodies[model.inboard.index(name)] for name in joints[:3]]
     where = [f"joint {j!r} (body {b!r})" for j, b in zip(joints, bodies, strict=False)]
     where += [f"connection {name!r}" for name in states[:3]]
-    more = ", ..." if len(joints) > 3 else ""
-    return f" (in the rates of {', '.join(where)}{more})"
+    return ", ".join(where) + (", ..." if len(joints) > 3 else "")
 
 
 def fastest(theta: Theta, found: Found) -> tuple[float, float]:

@@ -28,6 +28,7 @@ _SHRUNK = 5e-2  # of what was left of a row at the start of a step: it ends much
 _VANISHING = 1e-2  # of the most that was left of it: it ends near to one
 _GONE = 3e-7  # ... that no step can start from there (the softness of the correction leaves 1e-7)
 _WAITS = 3  # times in a row that a step is made shorter instead
+WIDE_OPEN = 0.1  # m or rad by which constraints may be open in a run without projection
 _DEPENDENT = 1e-3  # sin^2 of the angle between a row and those before it
 
 
@@ -45,9 +46,9 @@ def _implied(dtype) -> float:
     return 1e-9 if _double(dtype) else 1e-4
 
 
-def open_limit(dtype) -> float:
-    """m or rad: constraints that stay open by more cannot be satisfied."""
-    return 1e-6 if _double(dtype) else 1e-2
+def open_limit(dtype, projected: bool = True) -> float:
+    """m or rad: constraints that stay open by more cannot be satisfied; without projection they open up by and by."""
+    return WIDE_OPEN if not projected else 1e-6 if _double(dtype) else 1e-2
 
 
 def is_closed(model: Model, y: Array, t: Array, on: Array | None) -> Array:
@@ -96,6 +97,16 @@ class Landing(eqx.Module):
 def as_it_is(y: Array, mode: Mode) -> Landing:
     zero = jnp.zeros((), y.dtype)
     return Landing(y, zero, zero, mode, jnp.zeros_like(mode.chosen))
+
+
+def left_open(model: Model, y: Array, t: Array, mode: Mode) -> Landing:
+    """The end of a step that is not put on the manifold, and how far from it that is."""
+    if not model.nc:
+        return as_it_is(y, mode)
+    q, v, _ = split(model, y)
+    with running(Pace.STEP):
+        left, _ = openness(model, q, v, t, row_mask(model, mode.on, q))
+    return eqx.tree_at(lambda end: end.left, as_it_is(y, mode), left)
 
 
 class Approach(eqx.Module):

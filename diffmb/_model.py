@@ -246,6 +246,7 @@ def compile(mechanism: Mechanism) -> Model:
 
     Traceable: inside `jax.jit`, `jax.vmap` or `jax.grad` the checks of values are left out and the rest is array work.
     """
+    mechanism = _of_one_precision(mechanism)
     if is_concrete(*jax.tree.leaves(mechanism)):
         check_numbers(mechanism)
     wanted = wanted_joints(mechanism)
@@ -266,6 +267,16 @@ def compile(mechanism: Mechanism) -> Model:
     connections = connect(mechanism, topology, _inboard(topology), frame, _stack, rows_by_name(closing))
     numbers = (placement, frame, mass, com, inertia, mechanism.gravity)
     return Model(_group(joints), *numbers, closing, connections, topology)
+
+
+def _of_one_precision(mechanism: Mechanism) -> Mechanism:
+    """All its numbers in the finest precision that one of them has."""
+    inexact = eqx.is_inexact_array
+    kinds = {leaf.dtype for leaf in jax.tree.leaves(mechanism) if inexact(leaf)}
+    if len(kinds) < 2:
+        return mechanism
+    dtype = jnp.result_type(*kinds)
+    return jax.tree.map(lambda a: a.astype(dtype) if inexact(a) and a.dtype != dtype else a, mechanism)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -97,11 +97,18 @@ def traced(fn: Callable, structure: Any, shapes: tuple, static: tuple, picks: tu
 
     arrays = [None if shape is None else jnp.zeros(*shape) for shape in shapes]
     x = [arrays[leaf] if flat is None else jnp.zeros(len(flat), arrays[leaf].dtype) for leaf, flat in picks]
-    program, out = jax.make_jaxpr(call, return_shape=True)(x, arrays)
+    try:
+        program, out = jax.make_jaxpr(call, return_shape=True)(x, arrays)
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        raise MechanismError(
+            "fn looks at a number that is being traced, by float(), if, while or numpy: leave float() out, choose with "
+            f"jnp.where, compute with jax.numpy ({str(error).splitlines()[0]})"
+        ) from error
     found, out_structure = jax.tree_util.tree_flatten_with_path(out)
     outs, names = [leaf for _, leaf in found], [label(out, path, "response") for path, _ in found]
     if not outs or not all(jnp.issubdtype(a.dtype, jnp.floating) for a in outs):
-        kinds = ", ".join(f"{name} of type {a.dtype}" for name, a in zip(names, outs, strict=True)) or "nothing"
+        pairs = [(n, a.dtype) for n, a in zip(names, outs, strict=True) if not jnp.issubdtype(a.dtype, jnp.floating)]
+        kinds = ", ".join(f"{name} of type {dtype}" for name, dtype in pairs[:3]) or "nothing"
         raise MechanismError(f"fn returns {kinds}; return floating numbers, such as traj.q[-1, 0]")
     reached = _reach(program.jaxpr, [frozenset([k]) for k in range(len(program.jaxpr.invars))])
     depends = np.array([[k in inputs for k in range(len(x))] for inputs in reached])

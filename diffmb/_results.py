@@ -16,7 +16,8 @@ class RESULTS(eqx.Enumeration):
         "tolerance too tight, or the time long (raise max_steps)"
     )
     max_stored = (
-        "more accepted steps than are kept for derivatives; raise adjoint=mb.StoredSteps(...), or ask for less accuracy"
+        "more accepted steps than are kept for derivatives and for dense=True; raise adjoint=mb.StoredSteps(...), or "
+        "ask for less accuracy"
     )
     inconsistent = "the start does not satisfy the constraints; make it with mb.assemble"
     step_too_small = (
@@ -36,5 +37,5 @@ class RESULTS(eqx.Enumeration):
     )
     drift = (
         "the constraints cannot be satisfied any more: the mechanism has come to an attitude where it does not close, "
-        "or where rows contradict each other"
+        "or where rows contradict each other (without projection: they have opened by more than 0.1 m or rad)"
     )

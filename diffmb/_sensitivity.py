@@ -8,7 +8,7 @@ Columns or rows of J: `_program.py` has both, and says which are cheaper.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,8 +18,10 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from ._checks import check_positive, kind_of
 from ._curves import Curves, Tornado, curves, lay_out, tornado
 from ._errors import MechanismError
+from ._model import Model
 from ._names import nearest
 from ._parameters import as_numbers, concrete, pick
 from ._program import FAILURES, Program, cheaper, sizes, trace
@@ -114,15 +116,15 @@ class Sensitivity:
 
 
 def sensitivity(
-    fn: Callable[[Any], Any],
+    fn: Any,
     mech: Any,
     where: Any = None,
     *,
-    mode: str | None = None,
-    check: bool = False,
-    step: float = 1e-6,
-    names: str | Sequence[str] | None = None,
-    throw: bool = True,
+    mode: Any = None,
+    check: Any = False,
+    step: Any = 1e-6,
+    names: Any = None,
+    throw: Any = True,
 ) -> Sensitivity:
     """The derivatives of responses with respect to numbers of a mechanism, and a table of them by influence.
 
@@ -141,8 +143,7 @@ def sensitivity(
     - `names`: of the responses.
     - `throw`: whether a derivative that is not finite is an error; else look at `.table`.
     """
-    if mode not in (None, "forward", "reverse"):
-        raise MechanismError(f"mode is {mode!r}; {nearest(mode, ['forward', 'reverse'])}")
+    _refuse(fn, mech, mode, check, step, names, throw)
     tree = as_numbers(mech)
     leaves, structure = jax.tree.flatten(tree)
     concrete("sensitivity", leaves)
@@ -170,6 +171,22 @@ def sensitivity(
         *(np.asarray(J), depends, differences, largest),
     )
     return _finite(found) if throw else found
+
+
+def _refuse(fn: Any, mech: Any, mode: Any, check: Any, step: Any, names: Any, throw: Any) -> None:
+    """What cannot be meant."""
+    if not callable(fn):
+        raise MechanismError(f"fn is {kind_of(fn)}; give a function of the mechanism that returns numbers")
+    if isinstance(mech, Model):
+        raise MechanismError("mech is a compiled model; give the Mechanism, and let fn compile it")
+    if mode not in (None, "forward", "reverse"):
+        raise MechanismError(f"mode is {mode!r}; {nearest(mode, ['forward', 'reverse'])}")
+    for name, value in (("check", check), ("throw", throw)):
+        if not isinstance(value, bool | np.bool_):
+            raise MechanismError(f"{name} is {kind_of(value)}; give True or False")
+    check_positive("step", step, "a relative change, such as 1e-6")
+    if not isinstance(names, str | Sequence | None) or not all(isinstance(name, str) for name in names or ()):
+        raise MechanismError(f"names is {kind_of(names)}; give a string for each number that fn returns")
 
 
 def _finite(found: Sensitivity) -> Sensitivity:

@@ -74,8 +74,7 @@ def simulate(
 
     **Arguments:**
 
-    - `model`: from `mb.compile`.
-    - `state`: from `mb.assemble`, at the first time; or a pair (q, v), which is assembled first.
+    - `model`: from `mb.compile`; `state`: from `mb.assemble` at the first time, or a pair (q, v), which is assembled.
     - `ts`: increasing times, s; the first is the start. Steps end at each of them.
     - `solver`: `mb.explicit()` by default, `mb.implicit()` for stiff systems, `mb.Auto()`, or a method of diffrax.
     - `controller`: `mb.Tolerance(1e-8)` by default, `mb.FixedStep(dt)`, or a `diffrax.PIDController`.

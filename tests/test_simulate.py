@@ -208,7 +208,7 @@ def test_not_a_number_is_named(tree):
 
 def test_step_limit_keeps_what_there_is(tree):
     model, state = tree
-    with pytest.raises(mb.MechanismError, match=r"at t = .* step limit .* 20 steps, the last of .* s"):
+    with pytest.raises(mb.MechanismError, match=r"at t = .* step limit .* 20 steps, the next of 0.01 s"):
         mb.simulate(model, state, [0.0, 100.0], max_steps=20, controller=mb.FixedStep(0.01))
     traj = mb.simulate(model, state, np.linspace(0, 1, 101), max_steps=20, throw=False, controller=mb.FixedStep(0.01))
     assert traj.result == mb.RESULTS.max_steps and traj.q.shape == (21, 2)
