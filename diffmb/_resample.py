@@ -18,6 +18,7 @@ from jax import Array, lax
 
 from ._inputs import Inputs
 from ._kinematics import difference, qdot, unit_quaternions
+from ._knots import before
 from ._manifold import nearest_state, renewed, unknown_rows
 from ._model import Model
 from ._motion import rates_of, settled
@@ -30,7 +31,8 @@ def resampled(
 ) -> tuple[Array, Array | None]:
     """States and switches at `times`, from rows at `ts`; nan at times that are not between rows.
 
-    Switches are those of the row that ends an interval: so a run that keeps all steps stores them.
+    Switches are those of the row that ends an interval: so a run that keeps all steps stores them. Two rows at one time
+    are before and after an event; at that time it is the one before.
     """
     later = jnp.clip(jnp.searchsorted(ts, lax.stop_gradient(times), side="left"), 1, ts.shape[0] - 1)
     ends = jnp.stack([later - 1, later], 1)
@@ -47,7 +49,8 @@ def within(ts: Array, times: Array) -> Array:
 
 def _between(model: Model, inputs: Inputs, t: Array, ts: Array, ys: Array, on: Array | None) -> Array:
     """The state at t between two rows."""
-    (q, v, z), (qd, zd), qdd = jax.vmap(lambda t, y: _rates(model, inputs, t, y, on))(ts, ys)
+    seen = ts if inputs.knots is None else ts.at[1].set(before(inputs, ts[1]))  # not what comes after the end
+    (q, v, z), (qd, zd), qdd = jax.vmap(lambda at, t, y: _rates(model, inputs, at, t, y, on))(seen, ts, ys)
     h = jnp.where(ts[1] > ts[0], ts[1] - ts[0], 1.0)
     place = lambda x: unit_quaternions(model, _fifth(x, h, q, qd, qdd))
     x = (t - ts[0]) / h
@@ -56,11 +59,11 @@ def _between(model: Model, inputs: Inputs, t: Array, ts: Array, ys: Array, on: A
     return _closed(model, t, jnp.concatenate([q, v, _third(x, h, z, zd)]), on)
 
 
-def _rates(model: Model, inputs: Inputs, t: Array, y: Array, on: Array | None) -> tuple:
-    """(q, v, z), their rates where they are needed, and (1)."""
+def _rates(model: Model, inputs: Inputs, seen: Array, t: Array, y: Array, on: Array | None) -> tuple:
+    """(q, v, z), their rates where they are needed, and (1), with inputs as they are `seen`."""
     mode = renewed(*lax.stop_gradient((model, y, t, unknown_rows(model, on, y))))
     q, v, z = split(model, y)
-    qd, (vd, zd) = qdot(model, q, v), rates_of(model, mode.chosen, q, v, z, *inputs(t), t, on)
+    qd, (vd, zd) = qdot(model, q, v), rates_of(model, mode.chosen, q, v, z, *inputs(seen), t, on)
     qdd = jax.jvp(lambda q, v: qdot(model, q, v), (q, v), (qd, vd))[1]
     return (q, v, z), (qd, zd), qdd
 

@@ -51,7 +51,7 @@ class Trajectory(eqx.Module):
     - `ts`, `q`, `v`, `z`: times, coordinates, speeds, states of connections, one row for each time.
     - `result`: how it ended, one of `mb.RESULTS`; `reached`: the number of requested times that were reached.
     - `stats`: see `mb.Statistics`.
-    - `event_times`, `event_numbers`: when events happened, and which (-1: none).
+    - `event_times`, `event_numbers`: when events happened, and which (nan and -1: none).
 
     `traj["rocker"]` is the motion of a body over time (`.pose`, `.angle`, `.twist`, `.acceleration`, each computed when
     it is asked for); a `Marker` picks a frame.
@@ -136,12 +136,13 @@ class Trajectory(eqx.Module):
     def resample(self, ts: Any) -> "Trajectory":
         """The motion at other times (increasing, s) between the first and the last row; `_resample.py` says how.
 
-        With `dense=True` it has the accuracy of the steps, if the method has order 5 or less; else what the distance of
-        the rows allows. States close like those of a step. Jumps are not known: speeds that jump between two rows, as
-        at an impact, are smeared over that interval, and in a dense run over the one after it, because its rows hold
-        the state just before an event. Under `jax.jit` times outside of the rows give nan.
+        With `dense=True` it has the accuracy of the steps, if the method has order 5 or less, also across events and
+        steps of inputs: its rows are on both sides of an event; at its very time it is the state before. Without, it is
+        what the distance of the rows allows, and what jumps between two rows is smeared over that interval. States
+        close like those of a step. Times that a failed run did not reach give nan, and under `jax.jit` all times
+        outside of the rows.
         """
-        ts = _times_within(self.ts, ts)
+        ts = _times_within(self, ts)
         ys, on = _resampled(looked_at(self), ts)
         q, v, z = split(self.model, ys)
         reached = jnp.isfinite(ys).all(1).sum()
@@ -186,8 +187,9 @@ def _resampled(traj: Trajectory, ts: Array) -> tuple[Array, Array | None]:
     return resampled(traj.model, traj.inputs, traj.ts, ys, traj.on, ts)
 
 
-def _times_within(saved: Array, ts: Any) -> Array:
+def _times_within(traj: Trajectory, ts: Any) -> Array:
     """The times as an array, refused if they do not increase or lie outside of those that were saved."""
+    saved = traj.ts
     ts = jnp.asarray(ts, saved.dtype)
     if saved.ndim != 1 or saved.shape[0] < 2:
         raise MechanismError(
@@ -197,6 +199,8 @@ def _times_within(saved: Array, ts: Any) -> Array:
         raise MechanismError(f"ts has shape {ts.shape}; give the times as one list")
     if is_concrete(ts, saved):
         numbers, inside = np.asarray(ts), np.asarray(within(saved, ts))
+        if is_concrete(traj.result._value) and traj.result not in (RESULTS.successful, RESULTS.event):
+            inside = inside | (numbers > float(saved[-1]))
         if not inside.all():
             rows = f"the rows go from {float(saved[0]):.12g} to {float(saved[-1]):.12g} s"
             raise MechanismError(f"there is no motion at t = {numbers[~inside][0]:.12g} s; {rows}")
@@ -312,7 +316,7 @@ def saved_rows(ts: Array, found: Found, steps: Steps | None) -> Rows:
     """Rows of fixed number. After an event that stops the run, the others repeat the state there; rows that no step
     reached are nan."""
     if steps is not None:
-        return Rows(*_all_steps(found, steps), found.counts.accepted + 1)
+        return _all_steps(found, steps)
     missing = jnp.arange(ts.shape[0]) >= found.reached
     late = missing & (found.result == RESULTS.event)
     ys = jnp.where(late[:, None], found.ys[-1], found.ys[:-1])
@@ -332,7 +336,7 @@ def trajectory(plan: Plan, theta: Theta, rows: Rows, found: Found) -> Trajectory
     counts, log = found.counts, found.log
     stats = Statistics(counts.accepted, counts.tried - counts.accepted, counts.error, counts.drift, plan.method)
     names = tuple(event.name for event in plan.events)
-    found_events = (log.times, log.which, names)
+    found_events = (jnp.where(log.which < 0, jnp.nan, log.times), log.which, names)
     return Trajectory(
         rows.ts, q, v, z, rows.on, theta.model, theta.inputs, found.result, found.reached, stats, *found_events
     )
@@ -343,11 +347,16 @@ def _stop(found: Found) -> Array:
     return found.log.times[jnp.maximum(found.log.count - 1, 0)]
 
 
-def _all_steps(found: Found, steps: Steps) -> tuple[Array, Array, Any]:
-    """Times, states and switches at the start and after every accepted step; beyond the last one it is repeated."""
-    n = jnp.arange(steps.t1.shape[0])
-    last = jnp.minimum(n, found.counts.accepted - 1)
-    ts = jnp.concatenate([steps.t0[:1], steps.t1[last]])
-    ys = jnp.concatenate([steps.y0[:1], steps.y1[last]])
-    on = None if steps.mode.on is None else jnp.concatenate([steps.mode.on[:1], steps.mode.on[last]])
-    return ts, ys, on
+def _all_steps(found: Found, steps: Steps) -> Rows:
+    """The start, the end of every accepted step, and the state after every event that one goes on from, at the time of
+    the one before it; beyond the last row it is repeated."""
+    n, last = jnp.arange(steps.t1.shape[0]), found.counts.accepted - 1
+    ends = lambda start, end: jnp.concatenate([start[:1], end[jnp.minimum(n, last)]])
+    count, on = last + 2, steps.mode.on
+    if found.log.times.size:
+        anew = jnp.concatenate([n[:1] == 0, steps.event[:-1] >= 0])  # starts that are not the end before
+        rows = (jnp.stack([anew, n >= 0], 1).ravel() & (jnp.repeat(n, 2) <= last)).at[0].set(True)
+        count, most = rows.sum(), len(n) + 1 + found.log.times.size
+        places = jnp.nonzero(rows, size=most, fill_value=jnp.maximum(2 * last + 1, 0))[0]
+        ends = lambda start, end: jnp.stack([start, end], 1).reshape(-1, *end.shape[1:])[places]
+    return Rows(ends(steps.t0, steps.t1), ends(steps.y0, steps.y1), None if on is None else ends(on, on), count)

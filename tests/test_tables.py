@@ -74,8 +74,8 @@ def test_knots_of_several_tables_at_one_time(pair):
     values = jax.jit(lambda x: run(x.reshape(2, 3)))
     found = jax.jit(jax.jacfwd(lambda x: run(x.reshape(2, 3))))(both)
     expected = [(values(both + 1e-5 * e) - values(both - 1e-5 * e)) / 2e-5 for e in np.eye(6)]
-    close(found, np.stack(expected, 1), 1e-6)  # the second derivative jumps here
-    close(found.sum(1), central_difference(values, both, jnp.ones(6), 1e-3), 1e-8)
+    close(found, np.stack(expected, 1), 1e-5)  # the second derivative jumps here
+    close(found.sum(1), central_difference(values, both, jnp.ones(6), 2.5e-4), 1e-8)
 
 
 def test_rows_at_knots_by_all_times_together(bar):
