@@ -40,7 +40,7 @@ from ._plan import Mode, Plan, Theta, field, split
 from ._progress import Attempt, Counts, Found, Log, Progress, Steps
 from ._quiet import at_rest, disturbed, is_trial, judge_rest, untried_where
 from ._results import RESULTS
-from ._watch import acted, carried, finite, fires, look, passed, shorten, started, worth
+from ._watch import acted, carried, finite, fires, look, passed, round_off, shorten, started, worth
 
 _TINY = 1e-13  # of the span of time: steps below it do not arrive, even if they are accepted, as at the fork of a fold
 
@@ -70,7 +70,7 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
     result = RESULTS.where(jnp.isfinite(y).all(), result, RESULTS.nonfinite)
     watch = None
     if plan.events:
-        watch = started(plan, look(plan, theta, mode, t, y))
+        watch = started(plan, look(plan, theta, mode, t, y), round_off(plan, theta, mode, t, y))
         result = RESULTS.where(finite(plan, watch.sight), result, RESULTS.nonfinite)
     rows = lambda n: lambda a: jnp.broadcast_to(a, (n, *a.shape))
     steps = None
@@ -308,7 +308,8 @@ def _meet_events(plan: Plan, theta: Theta, p: Progress, a: Attempt, took: Array)
         mode = renewed(theta.model, y, a.t1, unknown_rows(theta.model, on, y))
         end = nearest_state(theta.model, y, a.t1, mode) if plan.project else as_it_is(y, mode)
         y, mode = end.y, end.mode
-        watch = acted(plan, p.watch, hits, which, sight, look(plan, theta, mode, a.t1, y))
+        noise = round_off(plan, theta, mode, a.t1, y)
+        watch = acted(plan, p.watch, hits, which, sight, noise, look(plan, theta, mode, a.t1, y))
         return y, mode, watch, _restarted(plan, theta, mode, a.t1, y)
 
     after = _once(fired, act, (a.y, a.end.mode, passed(plan, p.watch, sight), a.solver_state))

@@ -8,7 +8,6 @@ from jax import Array
 from ._manifold import Approach, Landing
 from ._plan import Mode
 from ._quiet import Quiet
-from ._watch import Watch
 
 
 class Steps(eqx.Module):
@@ -61,7 +60,7 @@ class Progress(eqx.Module):
     result: Any
     approach: Approach
     counts: Counts
-    watch: Watch | None  # of the conditions of the events
+    watch: Any  # of the conditions, a `Watch`; None without events
     log: Log
     ys: Array  # (times + 1, ny); the last row is the state at which an event stopped the run
     modes: Mode

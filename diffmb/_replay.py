@@ -60,7 +60,7 @@ def record(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any) -> tuple[Fou
 @partial(solve.defjvp, symbolic_zeros=True)
 def _solve_rule(plan, primals, tangents):
     found, steps = record(plan, *primals)
-    moving, still, join = _moving(primals[:2], tangents[:2])
+    moving, still, join = moving_parts(primals[:2], tangents[:2])
     fixed = (still, steps, found.counts.accepted, found.reached)
     forward = partial(_tangents, plan, join, False)
     backward = partial(_cotangents, plan, join, False)
@@ -71,7 +71,7 @@ def _solve_rule(plan, primals, tangents):
 @partial(record.defjvp, symbolic_zeros=True)
 def _record_rule(plan, primals, tangents):
     found, steps = record(plan, *primals)
-    moving, still, join = _moving(primals[:2], tangents[:2])
+    moving, still, join = moving_parts(primals[:2], tangents[:2])
     fixed = (still, steps, found.counts.accepted, found.reached)
     forward = partial(_tangents, plan, join, True)
     backward = partial(_cotangents, plan, join, True)
@@ -109,7 +109,7 @@ class _Join:
         return jax.tree.unflatten(self.structure, leaves)
 
 
-def _moving(primals: tuple, tangents: tuple) -> tuple[Any, Any, _Join]:
+def moving_parts(primals: tuple, tangents: tuple) -> tuple[Any, Any, _Join]:
     """(tangents of what moves, all the numbers, how to join them)."""
     (theta, y0), (dtheta, dy0) = primals, tangents
     leaves, structure = jax.tree.flatten(theta)
@@ -157,11 +157,12 @@ def _step_tangent(
         i, a_i, a_ii, c_i, t, Y_i = row
         rate = lambda moving, t, Y: field(up_to(join(leaves, moving), step.t1), step.mode, t, Y)
         f = lambda moving, Y: rate(moving, t, Y)
-        dY = dy0 + a_i @ dk
+        dY, more = dy0 + a_i @ dk, None
         if times is not None:
             dh = times[1] - times[0]
             f_i, f_t = jax.jvp(lambda t: rate(moving, t, Y_i), (t,), (times[0] + c_i * dh,))
-        late = lambda slope: slope if times is None else slope + h * f_t + f_i * dh
+            more = h * f_t + f_i * dh
+        late = lambda slope: slope if more is None else slope + more
         if not implicit:
             return dk.at[i].set(late(h * jax.jvp(f, (moving, Y_i), (moved, dY))[1])), None
         J = jax.jacfwd(lambda Y: f(moving, Y))(Y_i)

@@ -5,9 +5,9 @@ in between, as far as the cubic of Hermite says that takes g and dg/dt at both e
 
     c(x) = g0 + h g0' x + (3 D - 2 h g0' - h g1') x^2 + (h g0' + h g1' - 2 D) x^3          D = g1 - g0             (1)
 
-has its extremes at c'(x) = 0. A step is made shorter to the first extreme that lies across zero, then, where a crossing
-is found, until it ends just past the first one. Every event that has crossed there is `due` and acts, in the order of
-the list; those after the first one in steps of no length.
+has its extremes at c'(x) = 0. A step is made shorter to the first extreme that lies across zero, or so near to it that
+(1) may be wrong; then, where a crossing is found, until it ends just past the first one. Every event that has crossed
+there is `due` and acts, in the order of the list; those after the first one in steps of no length.
 
 After its action a condition that is still at zero is on the side to which it goes, or, if it rests, on that to which it
 went; it has to leave a narrow `band` around zero before it can cross again, so that round-off is no event. A unilateral
@@ -28,7 +28,9 @@ from ._plan import Mode, Plan, Theta, field
 
 _LOCATE = 80  # attempts to end a step at a crossing, at most
 _SPECK = 512.0  # round-offs: a gap of that size is zero, a rate of that size is rest
+_ROUGH = 256.0  # round-offs of the state, in a condition that is zero
 _BLUR = 1024.0  # round-offs of the time by which an event is known
+_DOUBT = 0.1  # of the depth of a dip: what (1) may be wrong by
 _RESTS = 1e-9  # of the rate before an action: what is less afterwards is rest
 
 
@@ -59,18 +61,25 @@ def look(plan: Plan, theta: Theta, mode: Mode, t: Array, y: Array) -> Sight:
     return Sight(t, g, rate, size(y[:nq]), size(f[:nq]))
 
 
+def round_off(plan: Plan, theta: Theta, mode: Mode, t: Array, y: Array) -> Array:
+    """The size of a condition that may be zero: what round-off of the state, and of lengths like it, makes of it."""
+    pattern = np.cos(2.4 * np.arange(1, y.shape[0] + 1) ** 2)
+    step = _ROUGH * np.finfo(y.dtype).eps * (1.0 + jnp.abs(y)) * pattern
+    return jnp.abs(jax.jvp(lambda y: conditions(plan, theta, mode, t, y), (y,), (step.astype(y.dtype),))[1])
+
+
 def _unilateral(plan: Plan) -> np.ndarray:
     return np.array([event.unilateral for event in plan.events])
 
 
 def finite(plan: Plan, s: Sight) -> Array:
     """Whether the conditions are numbers, and the rates where they decide."""
-    return (jnp.isfinite(s.g) & (jnp.isfinite(s.rate) | ~_unilateral(plan))).all()
+    return (jnp.isfinite(s.g) & (jnp.isfinite(s.rate) | jnp.asarray(~_unilateral(plan)))).all()
 
 
 def _pressed(plan: Plan, s: Sight) -> Array:
     """The gaps that are not above zero and close."""
-    return _unilateral(plan) & (s.g <= 0.0) & (s.rate < -s.slow)
+    return jnp.asarray(_unilateral(plan)) & (s.g <= 0.0) & (s.rate < -s.slow)
 
 
 def crossed(plan: Plan, watch: Watch, s: Sight) -> Array:
@@ -90,7 +99,7 @@ def fires(plan: Plan, watch: Watch, s: Sight) -> Array:
 
 
 def extreme(watch: Watch, a: Sight, b: Sight) -> Array:
-    """The time of the first extreme of a condition that lies across zero between a and b, by (1); infinity if none."""
+    """The time of the first extreme between a and b that lies across zero or next to it, by (1); infinity if none."""
     h = b.t - a.t
     m0, m1, D = h * a.rate, h * b.rate, b.g - a.g
     second, third = 3.0 * D - 2.0 * m0 - m1, m0 + m1 - 2.0 * D
@@ -98,7 +107,9 @@ def extreme(watch: Watch, a: Sight, b: Sight) -> Array:
     places = jnp.stack([w / (3.0 * third), m0 / w])  # of no number where there is none
     inside = (places > 0.0) & (places < 1.0)
     x = jnp.where(inside, places, 0.0)
-    across = watch.side * (a.g + x * (m0 + x * (second + x * third))) < -watch.band
+    value = watch.side * (a.g + x * (m0 + x * (second + x * third)))
+    depth = jnp.minimum(watch.side * a.g, watch.side * b.g) - value
+    across = value < _DOUBT * jnp.maximum(depth, 0.0) - watch.band
     return a.t + h * jnp.min(jnp.where(inside & across & (watch.side != 0), x, jnp.inf))
 
 
@@ -151,10 +162,12 @@ def _known(plan: Plan, s: Sight, side: Array, band: Array, due: Array) -> Watch:
     return Watch(s, side, jnp.where(gap, s.near, band), due)
 
 
-def started(plan: Plan, s: Sight) -> Watch:
-    """At the start."""
-    side = jnp.where(s.g == 0.0, jnp.sign(s.rate), jnp.sign(s.g))
-    return _known(plan, s, side, jnp.zeros_like(side), _pressed(plan, s))
+def started(plan: Plan, s: Sight, noise: Array) -> Watch:
+    """At the start: a condition at zero is where it goes."""
+    zero = jnp.abs(s.g) <= noise
+    goes = jnp.where(jnp.abs(s.rate) > s.slow, jnp.sign(s.rate), 0.0)
+    side, band = jnp.where(zero, goes, jnp.sign(s.g)), jnp.where(zero, noise, 0.0)
+    return _known(plan, s, side, band, _pressed(plan, s))
 
 
 def passed(plan: Plan, watch: Watch, s: Sight) -> Watch:
@@ -164,11 +177,11 @@ def passed(plan: Plan, watch: Watch, s: Sight) -> Watch:
     return _known(plan, s, side, band, jnp.zeros_like(watch.due))
 
 
-def acted(plan: Plan, watch: Watch, hits: Array, which: Array, before: Sight, s: Sight) -> Watch:
+def acted(plan: Plan, watch: Watch, hits: Array, which: Array, before: Sight, noise: Array, s: Sight) -> Watch:
     """After the action of event `which`, one of those that the step `hits`; s is what is seen then."""
     blur = _blur(before, watch)
     again, mine = watch.due.any(), jnp.arange(len(plan.events)) == which
-    fresh = 4.0 * jnp.abs(before.g) + blur * jnp.abs(before.rate)
+    fresh = 4.0 * jnp.abs(before.g) + blur * jnp.abs(before.rate) + noise
     other = passed(plan, watch, before)
     side = jnp.where(hits, watch.side, other.side)
     band = jnp.where(hits, jnp.where(again, watch.band, fresh), other.band)

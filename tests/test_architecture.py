@@ -69,6 +69,7 @@ ORDER = (
     "_progress",
     "_advance",
     "_replay",
+    "_timing",
     "_solver",
     "_diagnosis",
     "_resample",
