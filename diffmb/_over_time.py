@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any
 
 import equinox as eqx
+import jax
 from jax import Array
 
 from ._constrained import Dynamics, connection_power, dynamics
@@ -25,7 +26,7 @@ class FrameOverTime(eqx.Module):
 
     @property
     def pose(self) -> Pose:
-        return _poses(looked_at(self.trajectory), self.frame)
+        return members(self.trajectory, lambda one: _poses(looked_at(one), self.frame))
 
     @property
     def angle(self) -> Array:
@@ -35,16 +36,23 @@ class FrameOverTime(eqx.Module):
     @property
     def twist(self) -> Array:
         """(times, 6), rad/s and m/s."""
-        return _moving(looked_at(self.trajectory), None, self.frame).twist
+        return members(self.trajectory, lambda one: _moving(looked_at(one), None, self.frame).twist)
 
     @property
     def acceleration(self) -> Array:
         """(times, 6), rad/s2 and m/s2."""
-        return _moving(looked_at(self.trajectory), self.trajectory.vd, self.frame).acceleration
+        return members(self.trajectory, lambda one: _moving(looked_at(one), one.vd, self.frame).acceleration)
+
+
+def members(traj: Any, fun: Any) -> Any:
+    """fun(traj) for one motion, or for each member of a batch."""
+    return fun(traj) if traj.ts.ndim <= 1 else jax.vmap(lambda one: members(one, fun))(traj)
 
 
 def each_time(traj: Any, fun: Any) -> Array:
-    return over_rows(fun, traj.ts, traj.q, traj.v, traj.z)
+    """fun(model, t, q, v, z) over time."""
+    at = lambda one: over_rows(lambda *row: fun(one.model, *row), one.ts, one.q, one.v, one.z)
+    return members(traj, at)
 
 
 def looked_at(traj: Any) -> Any:

@@ -18,7 +18,7 @@ from ._errors import MechanismError
 from ._inputs import Inputs
 from ._kinematics import moving_body
 from ._model import Model
-from ._over_time import FrameOverTime, dynamics_of, each_time, looked_at, powers_of, reactions_of
+from ._over_time import FrameOverTime, dynamics_of, each_time, looked_at, members, powers_of, reactions_of
 from ._plan import Plan, Theta, split
 from ._progress import Found, Steps
 from ._resample import resampled, within
@@ -54,7 +54,7 @@ class Trajectory(eqx.Module):
     - `event_times`, `event_numbers`: when events happened, and which (nan and -1: none).
 
     `traj["rocker"]` is the motion of a body over time (`.pose`, `.angle`, `.twist`, `.acceleration`, each computed when
-    it is asked for); a `Marker` picks a frame.
+    it is asked for); a `Marker` picks a frame. After `jax.vmap` all of it has the batch axes in front.
     """
 
     ts: Array
@@ -77,19 +77,19 @@ class Trajectory(eqx.Module):
 
     def coordinate(self, joint: str) -> Array:
         """The joint's coordinates over time: (times,) if it has one, else (times, nq)."""
-        return _column(self.q[:, self.model.coordinates(joint)])
+        return _column(self.q[..., self.model.coordinates(joint)])
 
     def speed(self, joint: str) -> Array:
         """The joint's speeds over time."""
-        return _column(self.v[:, self.model.speeds(joint)])
+        return _column(self.v[..., self.model.speeds(joint)])
 
     def state(self, connection: str) -> Array:
         """The states of a connection over time."""
-        return _column(self.z[:, self.model.states(connection)])
+        return _column(self.z[..., self.model.states(connection)])
 
     def dynamics(self) -> Dynamics:
         """Accelerations and multipliers over time."""
-        return dynamics_of(looked_at(self))
+        return members(self, lambda one: dynamics_of(looked_at(one)))
 
     @property
     def vd(self) -> Array:
@@ -98,22 +98,22 @@ class Trajectory(eqx.Module):
 
     def multipliers(self, name: str) -> Array:
         """Multipliers of a cut joint, constraint, coupling or drive over time, (times, rows)."""
-        return jax.vmap(lambda d: d.multipliers(name))(self.dynamics())
+        return members(self, lambda one: jax.vmap(lambda d: d.multipliers(name))(one.dynamics()))
 
     def load(self, name: str) -> Array:
         """What a drive exerts over time, N or N m."""
-        return jax.vmap(lambda d: d.load(name))(self.dynamics())
+        return members(self, lambda one: jax.vmap(lambda d: d.load(name))(one.dynamics()))
 
     def reaction(self, name: str, frame: str | Marker = "world") -> Array:
         """The wrench of a joint, constraint, drive or connection over time, (times, 6); see `mb.reactions`."""
-        return reactions_of(looked_at(self), name, frame)
+        return members(self, lambda one: reactions_of(looked_at(one), name, frame))
 
     def kinetic_energy(self) -> Array:
-        return each_time(self, lambda t, q, v, z: kinetic_energy(self.model, q, v, t))
+        return each_time(self, lambda model, t, q, v, z: kinetic_energy(model, q, v, t))
 
     def potential_energy(self) -> Array:
         """Of gravity and of connections that store energy, J."""
-        return each_time(self, lambda t, q, v, z: potential_energy(self.model, q, t, z=z))
+        return each_time(self, lambda model, t, q, v, z: potential_energy(model, q, t, z=z))
 
     def energy(self) -> Array:
         """Kinetic plus potential energy over time, J."""
@@ -123,15 +123,15 @@ class Trajectory(eqx.Module):
     def energy_change(self) -> Array:
         """The largest change of the energy since the start, J; round-off and tolerance when nothing does work."""
         energy = self.energy()
-        return jnp.abs(energy - energy[0]).max()
+        return jnp.abs(energy - energy[..., :1]).max(-1)
 
     def dissipation(self) -> Array:
         """What the connections turn into heat over time, W."""
-        return powers_of(looked_at(self))[0]
+        return members(self, lambda one: powers_of(looked_at(one))[0])
 
     def supply(self) -> Array:
         """What inputs, time and active parts of the connections bring in over time, W; see `mb.connection_power`."""
-        return powers_of(looked_at(self))[1]
+        return members(self, lambda one: powers_of(looked_at(one))[1])
 
     def resample(self, ts: Any) -> "Trajectory":
         """The motion at other times (increasing, s) between the first and the last row; `_resample.py` says how.
@@ -142,6 +142,8 @@ class Trajectory(eqx.Module):
         close like those of a step. Times that a failed run did not reach give nan, and under `jax.jit` all times
         outside of the rows.
         """
+        if self.ts.ndim > 1:
+            return members(self, lambda one: one.resample(ts))
         ts = _times_within(self, ts)
         ys, on = _resampled(looked_at(self), ts)
         q, v, z = split(self.model, ys)
@@ -178,7 +180,7 @@ class Trajectory(eqx.Module):
 
 
 def _column(found: Array) -> Array:
-    return found[:, 0] if found.shape[1] == 1 else found
+    return found[..., 0] if found.shape[-1] == 1 else found
 
 
 @eqx.filter_jit

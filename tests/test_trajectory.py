@@ -39,6 +39,7 @@ def model():
     return mb.compile(mb.Mechanism(bodies, [*bar.joints, bob], drives=[drive], gravity=(0, -9.81, 0)))
 
 
+TIGHT = {"controller": mb.Tolerance(1e-10), "dense": True, "throw": False, "adjoint": mb.StoredSteps(256)}
 INPUTS = {"P": lambda t: 0.02 * jnp.sin(5.0 * t)}
 
 
@@ -205,10 +206,65 @@ def test_times_outside_are_refused(ball):
         some(ball, slice(1)).resample([0.0])
 
 
+# --- derivatives and batches of what is asked for by name ---------------------------------------------------------
+
+
+def hanging(x):
+    """A pendulum with mass, length, start speed and a load of its own; asked at its third time and between rows."""
+    mass, length, rate, load, t = x
+    rod = mb.Mechanism([mb.rod("rod", length, mass=mass)], [mb.Revolute("A", "world", "rod", axis="y")])
+    drag = mb.JointConnection("drag", ["A"], lambda t, q, v, z, u, p: -p * v, load)
+    model = mb.compile(mb.Mechanism(rod.bodies, rod.joints, connections=[drag], gravity=rod.gravity))
+    state = mb.assemble(model, {"A": 0.3}, {"A": rate}, throw=False)
+    ts = jnp.stack([0.0, 0.1, t, 0.5])
+    inputs = {"A": lambda t: load * jnp.cos(8.0 * t)}
+    return mb.simulate(model, state, ts, inputs=inputs, **TIGHT | {"dense": False})
+
+
+def asked(traj):
+    tip = traj[mb.Marker("rod", (0.4, 0.0, 0.1))]
+    found = [traj.reaction("A"), traj.reaction("drag", "rod"), tip.pose.translation, tip.twist, tip.acceleration]
+    found += [traj.energy(), traj.supply(), traj.dissipation(), tip.angle, traj.vd, traj.coordinate("A")]
+    return found
+
+
+AT = [1.3, 0.8, 2.0, 0.4, 0.25]
+
+
+def test_derivatives_of_what_is_asked_for():
+    """By numbers of the mechanism and by the time at which it is asked: reactions, accelerations, energies, powers."""
+
+    def run(x):
+        traj = hanging(x)
+        rows = [a[2].ravel() for a in asked(traj)]
+        between = traj.resample(jnp.stack([0.6 * x[4], 0.45]))
+        return jnp.concatenate([*rows, between.reaction("A").ravel(), between.v.ravel()])
+
+    x = jnp.array(AT)
+    values, slope = jax.jit(run), jax.jit(jax.jacfwd(run))(x)
+    for column, unit in zip(slope.T, np.eye(5), strict=True):
+        close(column, central_difference(values, x, jnp.asarray(unit), 1e-3), 1e-7)
+    weight = jnp.cos(jnp.arange(len(slope)))
+    close(jax.jit(jax.grad(lambda x: weight @ run(x)))(x), weight @ slope, 1e-11)
+
+
+def test_batches_by_name():
+    """After jax.vmap everything has the batch axis in front."""
+    xs = jnp.array([AT, [1.0, 0.7, -1.0, 0.1, 0.3]])
+    both = jax.jit(jax.vmap(hanging))(xs)
+    found, change = asked(both), both.energy_change
+    times = np.array([0.05, 0.2])
+    between = both.resample(times)
+    for k in range(2):
+        one = jax.tree.map(lambda a: a[k], both)
+        jax.tree.map(lambda a, b: close(a[k], b, 1e-13), found, asked(one))
+        close(between.q[k], one.resample(times).q, 1e-13)
+        close(change[k], one.energy_change, 1e-13)
+    with pytest.raises(mb.MechanismError, match="did you mean 'rod'"):
+        both["rood"]
+
+
 # --- across jumps -------------------------------------------------------------------------------------------------
-
-
-TIGHT = {"controller": mb.Tolerance(1e-10), "dense": True, "throw": False, "adjoint": mb.StoredSteps(256)}
 
 
 @pytest.fixture(scope="module")
