@@ -31,13 +31,15 @@ from ._follow import follower_loads, response, rows_among, slopes, with_multipli
 from ._kinematics import moved, qdot, unit_quaternions
 from ._loads import connection_loads, follows, with_connections
 from ._model import Model
-from ._saddle import Chosen, by_rows, choose_rows, chosen_by_rows, pick, prepare_chosen, put
+from ._saddle import Chosen, by_rows, choose_rows, chosen_by_rows, gram, pick, prepare_chosen, put
 from ._spatial._inertia import inertia_times
 from ._spatial._vector import dot
 from ._sweep import each, take
+from ._tiles import as_arrays
 from ._walk import walk
 
 _SOFT = 3e-4
+_MANY = 32  # rows, from which picking pivots takes more operations than are ever written out
 
 
 def rates_of(model: Model, chosen: Array, q, v, z, tau, u, t, on: Array | None, feedback=None) -> tuple[Array, Array]:
@@ -295,22 +297,33 @@ def _own_inertias(model: Model, q: Array, t: Array) -> tuple[Array, Array]:
     return each(lambda J, s: dot(s, inertia_times(J, s))[None])(J, c.columns), model.inertia
 
 
-def _independent(model: Model, q: Array, t: Array, mask: Array) -> Array:
+def _gram_at(model: Model, q: Array, t: Array, mask: Array) -> Array:
     c = configuration(model, q, t)
-    G = _all_rows_at(model, q, t) * mask[:, None]
-    return choose_rows(model, c.columns, world_inertias(model, c), G)
+    return gram(model, c.columns, world_inertias(model, c), _all_rows_at(model, q, t) * mask[:, None])
+
+
+def _independent(model: Model, q: Array, t: Array, mask: Array) -> Array:
+    """In two programs: the second, which picks pivots, may be too long to be written out when the first is not."""
+    rows = model.nc if model.candidates is None else len(model.candidates)
+    if rows <= _MANY:
+        return apply(choose_rows, model, apply(_gram_at, model, q, t, mask))
+    return apply(_choose_of_many, model, apply(_gram_at, model, as_arrays(q), t, mask))
+
+
+def _choose_of_many(model: Model, A: Array) -> Array:
+    return choose_rows(model, as_arrays(A))
 
 
 @batch_last
 def choose(model: Model, q: Array, t: Array, mask: Array) -> Array:
     """The numbers of independent rows at (q, t) among those that `mask` (nc,) leaves on; -1 in empty places."""
-    return apply(_independent, model, q, t, mask)
+    return _independent(model, q, t, mask)
 
 
 @batch_last
 def chosen_again(model: Model, q: Array, t: Array, mask: Array, before: Array, stale: Array) -> Array:
     """The same where `stale`, else `before`; one sample by itself computes only what it needs."""
-    anew = lambda q, t, mask: apply(_independent, model, q, t, mask)
+    anew = lambda q, t, mask: _independent(model, q, t, mask)
     if max(x.shape[-1] for x in jax.tree.leaves((model, q, t, mask, before, stale))) > 1:
         return jnp.where(stale, anew(q, t, mask), before)
     return lax.cond(stale[0], anew, lambda *_: before, q, t, mask)

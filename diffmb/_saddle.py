@@ -157,17 +157,20 @@ class Chosen(eqx.Module):
         return jnp.where(self.found > 0, self.A.pivots / own, 1.0).min(0, initial=1.0)
 
 
-def choose_rows(model: Model, S: Array, J: Array, G: Array) -> Array:
-    """The numbers of independent rows of G, as floats, and -1 where there are no more: (min(nc, nv), batch), best
-    first, or each candidate in its place."""
+def gram(model: Model, S: Array, J: Array, G: Array) -> Array:
+    """G W^-1 G^T of the rows that may be chosen, (rows, rows, batch)."""
     own = G if model.candidates is None else take(G, np.array(model.candidates, int))
     turned = jnp.swapaxes(own, 0, 1)
     if chosen_by_rows(model):
-        A = product(own, mass_solver(model.topology)(S, J, turned))
-    else:
-        W = _weighted(composite(model.topology, S, J), own, jnp.ones_like(own[:, 0]))[0]
-        A = product(own, definite(W).solve(turned))
-    _, found, order = pivoted_cholesky(A, min(own.shape[:2]))
+        return product(own, mass_solver(model.topology)(S, J, turned))
+    W = _weighted(composite(model.topology, S, J), own, jnp.ones_like(own[:, 0]))[0]
+    return product(own, definite(W).solve(turned))
+
+
+def choose_rows(model: Model, A: Array) -> Array:
+    """The numbers of independent rows, whose products are A, as floats, and -1 where there are no more: (min(nc, nv),
+    batch), best first, or each candidate in its place."""
+    _, found, order = pivoted_cholesky(A, min(A.shape[0], model.nv))
     order = jnp.where(found, order, -1.0)
     if model.candidates is None:
         return order

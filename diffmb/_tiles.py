@@ -16,6 +16,7 @@ from enum import Enum, auto
 from typing import Any
 
 import jax
+from jax.ad_checkpoint import checkpoint_name
 from jax.experimental.xla_metadata import set_xla_metadata
 
 TILE = 64  # the working set of a few bodies then fits the L1/L2 caches
@@ -90,6 +91,11 @@ def tile_of(batch: int, own: Pace, operations: int | None) -> int:
     if (as_arrays and own is Pace.ONCE) or (operations or 0) > _LONG:
         return 1
     return TILE if batch >= 2 * TILE else batch
+
+
+def as_arrays(x: jax.Array) -> jax.Array:
+    """x, in a program that is not to be written out: seen at once, instead of when it has become too long."""
+    return checkpoint_name(x, "arrays")  # which has no rule in `_straight`
 
 
 def stored(fun: Callable[..., Any]) -> Callable[..., Any]:

@@ -232,7 +232,12 @@ def _straight(graph: Graph, p: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray
 
     found = []
     zero, known = graph.constant(np.zeros((), p["avals"][0].dtype)), graph.kind
-    for x, y in zip(rows(a, first).tolist(), rows(b, second).tolist(), strict=True):
+    a, b, nothing = rows(a, first), rows(b, second), [zero] * math.prod(out)
+    idle = graph.zeros(a).all(1) | graph.zeros(b).all(1)
+    for x, y, is_idle in zip(a.tolist(), b.tolist(), idle.tolist(), strict=True):
+        if is_idle:
+            found.append(nothing)
+            continue
         sums: dict[int, int] = {}
         for i, j, k, factor in kind.terms:
             if known[x[j]] == ZERO or known[y[k]] == ZERO:

@@ -39,6 +39,7 @@ class Graph:
         self.kind = bytearray()
         self.fixed: dict[Place, Any] = {}  # constants, with what they are
         self.turned: dict[Place, int] = {}  # x for each -x
+        self.opposite: dict[Place, int] = {}  # -x for each x
         self.known: dict[Any, int] = {}  # operations that were made, with their results
         self.codes: dict[Any, int] = {}  # of operations, for the keys of `known`
         self.most = self.room = most
@@ -56,13 +57,15 @@ class Graph:
 
     def inputs(self, shape: tuple[int, ...], dtype: Any, known: bytes | None = None) -> np.ndarray:
         """Numbers that come in; those that `known` says to be 0, 1 or -1 are constants."""
-        start, count, own = len(self.kind), int(np.prod(shape)), np.dtype(dtype)
-        for _ in range(count):
-            self._new(own)
-        places = np.arange(start, start + count)
-        for k, value in enumerate(np.frombuffer(known or b"", np.int8)):
-            if abs(value) <= 1:
-                places[k] = self.constant(value.astype(dtype))
+        start, count = len(self.kind), int(np.prod(shape))
+        self.dtype += [np.dtype(dtype)] * count
+        self.primitive += [None] * count
+        self.args += [()] * count
+        self.kind += bytes(count)
+        places, seen = np.arange(start, start + count), np.frombuffer(known or b"", np.int8)
+        for value in (0, 1, -1):
+            if (seen == value).any():
+                places[: len(seen)][seen == value] = self.constant(np.asarray(value, dtype))
         return places.reshape(shape)
 
     def arguments(self, avals: Iterable[Any], known: Iterable[bytes | None] = ()) -> list[np.ndarray]:
@@ -81,6 +84,8 @@ class Graph:
 
     def constants(self, values: Any) -> np.ndarray:
         values = np.asarray(values)
+        if values.ndim == 0 and values.dtype != jax.dtypes.float0:
+            return np.array(self.constant(values))
         if values.dtype == jax.dtypes.float0:  # what has no derivative: nobody looks at it
             values = np.zeros(values.shape, bool)
         known: dict[Any, int] = {}  # by their bytes: -0.0 is not 0.0
@@ -157,7 +162,7 @@ class Graph:
         found = self.known.get(key)
         if found is None:
             fixed = self.fixed
-            if all(a in fixed for a in args):
+            if args[0] in fixed and all(a in fixed for a in args):
                 found = self.constant(_computed(primitive, [fixed[a] for a in args], dtype))
             else:
                 found = self._new(dtype, primitive, args)
@@ -173,8 +178,15 @@ class Graph:
         if found is None:
             if a in self.fixed and b in self.fixed:
                 found = self.constant(_computed(primitive, [self.fixed[a], self.fixed[b]], self.dtype[a]))
-            else:
-                found = self._new(self.dtype[a], primitive, (a, b))
+            else:  # `_new`, without the call
+                self.room -= 1
+                if self.room < 0:
+                    raise TooLong
+                found = len(self.kind)
+                self.dtype.append(self.dtype[a])
+                self.primitive.append(primitive)
+                self.args.append((a, b))
+                self.kind.append(PLAIN)
             self.known[key] = found
         return found
 
@@ -221,10 +233,15 @@ class Graph:
     def negative(self, a: Place) -> Any:
         if self.kind[a] == TURNED:
             return self.turned[a]
-        found = self._made(lax.neg_p, (int(a),), self.dtype[a])
-        if found not in self.fixed:
-            self.kind[found] = TURNED
-            self.turned[found] = int(a)
+        found = self.opposite.get(a)
+        if found is None:
+            a = int(a)
+            if a in self.fixed:
+                found = self.constant(_computed(lax.neg_p, [self.fixed[a]], self.dtype[a]))
+            else:
+                found = self._new(self.dtype[a], lax.neg_p, (a,), TURNED)
+                self.turned[found] = a
+            self.opposite[a] = found
         return found
 
     def select(self, which: Place, *cases: Place) -> Any:

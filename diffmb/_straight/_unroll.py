@@ -14,12 +14,13 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal
 
-from ._graph import Graph
+from ._graph import Graph, TooLong
 from ._moves import MOVES, Places, Rule, Unknown, values
 from ._operations import OPERATIONS
 
 RULES: dict[Any, Rule] = dict(MOVES)
 
+_HOPELESS = 4  # times the room that is left: what a loop would need if all its turns were like the first
 _EACH = {*OPERATIONS, lax.integer_pow_p, lax.square_p, lax.clamp_p}
 
 
@@ -230,9 +231,11 @@ def _named(graph: Graph, eqn: Any, into: list[Places]) -> list[Places] | Places:
 def _scan(graph: Graph, p: dict, *into: Places) -> list[Places]:
     first, second = p["num_consts"], p["num_consts"] + p["num_carry"]
     fixed, carry, along = list(into[:first]), list(into[first:second]), into[second:]
-    turns = range(p["length"])
+    turns, room = range(p["length"]), graph.room
     rows = {}
     for k in reversed(turns) if p["reverse"] else turns:
+        if len(rows) == 1 and (room - graph.room) * (len(turns) - 1) > _HOPELESS * graph.room:
+            raise TooLong
         outs = unroll(graph, p["jaxpr"], [*fixed, *carry, *(np.asarray(a[k]) for a in along)])
         carry, rows[k] = outs[: len(carry)], outs[len(carry) :]
     if not turns:
