@@ -93,7 +93,7 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
         Counts(none, none, zero, zero),
         watch,
         log,
-        jnp.full((ts.shape[0] + 1, y.shape[0]), jnp.nan, y.dtype).at[0].set(y),
+        jnp.zeros((ts.shape[0] + 1, y.shape[0]), y.dtype).at[0].set(y),
         jax.tree.map(rows(ts.shape[0] + 1), mode),
         steps,
         at_rest(plan, theta, y),

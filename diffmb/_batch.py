@@ -77,7 +77,13 @@ _TOO_LONG: WeakKeyDictionary = WeakKeyDictionary()  # programs, with numbers of 
 
 
 RULES[batch_last_p] = _straight
-batch_last_p.def_impl(lambda *args, fun, linear: _compiled(fun, linear)(*args))
+
+
+@batch_last_p.def_impl
+def _run(*args: Array, fun: Function, linear: int) -> list[Array]:
+    with jax.disable_jit(False):  # `jax.disable_jit` is for what a user writes
+        return _compiled(fun, linear)(*args)
+
 
 
 @batch_last_p.def_abstract_eval

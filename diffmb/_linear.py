@@ -93,7 +93,7 @@ ad.primitive_jvps[linear_p] = _jvp
 
 def _transpose(cotangents, *args, map, fixed):
     ybar = [ad.instantiate_zeros(c) for c in cotangents]
-    return [None] * fixed + linear_p.bind(*args[:fixed], *ybar, map=map.turned, fixed=fixed)
+    return [*[None] * fixed, *linear_p.bind(*args[:fixed], *ybar, map=map.turned, fixed=fixed)]
 
 
 ad.primitive_transposes[linear_p] = _transpose

@@ -25,7 +25,7 @@ from ._resample import resampled, within
 from ._results import RESULTS
 from ._spatial._axis import is_concrete
 
-SCHEMA = 1  # of datasets and files
+SCHEMA = 2  # of datasets and files; 1 knew no batches and no kinematic simulations
 STATISTICS = ("steps", "rejected", "constraint_error", "largest_correction")
 
 
@@ -34,7 +34,7 @@ class Statistics(eqx.Module):
 
     - `solver`: the method that took the steps.
     - `steps`, `rejected`: accepted and rejected ones.
-    - `constraint_error`: largest |phi| left after a step, m or rad.
+    - `constraint_error`: largest |phi| left after a step, m or rad; without projection too.
     - `largest_correction`: of a coordinate, by projection.
     """
 
@@ -43,6 +43,12 @@ class Statistics(eqx.Module):
     constraint_error: Array
     largest_correction: Array
     solver: str = eqx.field(static=True)
+
+    def __repr__(self) -> str:
+        if not is_concrete(self.steps):
+            return f"Statistics({self.solver}, traced)"
+        numbers = (f"{name}={np.array2string(np.asarray(getattr(self, name)), precision=3)}" for name in STATISTICS)
+        return f"Statistics({', '.join(numbers)}, solver={self.solver!r})"
 
 
 class Trajectory(eqx.Module):
@@ -121,9 +127,13 @@ class Trajectory(eqx.Module):
 
     @property
     def energy_change(self) -> Array:
-        """The largest change of the energy since the start, J; round-off and tolerance when nothing does work."""
+        """The largest change of the energy since the start, J; round-off and tolerance when nothing does work.
+
+        Rows that a failed run did not reach do not count.
+        """
         energy = self.energy()
-        return jnp.abs(energy - energy[..., :1]).max(-1)
+        change = energy - energy[..., :1]
+        return jnp.abs(jnp.where(jnp.isnan(self.q).any(-1), 0.0, change)).max(-1)
 
     def dissipation(self) -> Array:
         """What the connections turn into heat over time, W."""
@@ -169,14 +179,25 @@ class Trajectory(eqx.Module):
         return f"{self!r}; energy changes by {float(self.energy_change):.2g} J"
 
     def __repr__(self) -> str:
-        if not is_concrete(self.ts, self.result._value) or self.ts.ndim != 1:
-            return f"Trajectory({self.ts.shape} times)"
+        if not is_concrete(self.ts, self.result._value):
+            return f"Trajectory({self.ts.shape} times, traced)"
+        if self.ts.ndim != 1:
+            return _in_short(self)
         s, ended = self.stats, RESULTS[self.result] or "successful"
         return (
             f"Trajectory: {len(self.ts)} times from {float(self.ts[0]):.6g} to {float(self.ts[-1]):.6g} s, {s.solver}, "
             f"{int(s.steps)} steps ({int(s.rejected)} rejected), "
             f"constraint error {float(s.constraint_error):.2g}; {ended}"
         )
+
+
+def _in_short(traj: Trajectory) -> str:
+    """A batch: how many members ended how."""
+    *batch, times = traj.ts.shape
+    kinds, counts = np.unique(np.asarray(traj.result._value), return_counts=True)
+    names = {int(item._value): name for name, item in RESULTS._name_to_item.items()}
+    ends = ", ".join(f"{count} {names[int(kind)]}" for kind, count in zip(kinds, counts, strict=True))
+    return f"Trajectory: batch of {' x '.join(map(str, batch))}, {times} times each, {traj.stats.solver}; {ends}"
 
 
 def _column(found: Array) -> Array:
@@ -338,7 +359,8 @@ def trajectory(plan: Plan, theta: Theta, rows: Rows, found: Found) -> Trajectory
     counts, log = found.counts, found.log
     stats = Statistics(counts.accepted, counts.tried - counts.accepted, counts.error, counts.drift, plan.method)
     names = tuple(event.name for event in plan.events)
-    found_events = (jnp.where(log.which < 0, jnp.nan, log.times), log.which, names)
+    where = np.where if is_concrete(log.times, log.which) else jnp.where  # numpy: `jax_debug_nans` looks elsewhere
+    found_events = (jnp.asarray(where(log.which < 0, jnp.nan, log.times), log.times.dtype), log.which, names)
     return Trajectory(
         rows.ts, q, v, z, rows.on, theta.model, theta.inputs, found.result, found.reached, stats, *found_events
     )

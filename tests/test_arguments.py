@@ -399,3 +399,20 @@ def test_a_run_without_progress_has_nothing_of_it(case):
     run = lambda t, **more: mb.simulate(*case, jnp.stack([0 * t, t]), throw=False, **more).q
     text = lambda **more: str(jax.make_jaxpr(lambda t: run(t, **more))(1.0))
     assert "callback" not in text() and "callback" in text(progress=True)
+
+
+# --- the switches of JAX for who looks for a fault ----------------------------------------------------------------
+
+
+def test_looking_for_nans_and_running_without_jit(case):
+    stop = mb.Event("stop", lambda s, p: s.q[0] - 9.0)
+    run = lambda w, **more: mb.simulate(case[0], ([0.3], jnp.stack([w])), TS, controller=mb.FixedStep(0.05), **more)
+    plain = run(1.0)
+    with jax.debug_nans(True):
+        np.testing.assert_allclose(run(1.0, events=stop).q, plain.q, rtol=1e-12)
+        assert np.isfinite(jax.grad(lambda w: run(w).q[-1, 0])(1.0))
+        bad = {"A": lambda t: jnp.where(t > 0.05, jnp.nan, 0.0)}
+        with pytest.raises(FloatingPointError, match="nan"):
+            mb.simulate(*case, TS, inputs=bad)
+    with jax.disable_jit():
+        np.testing.assert_allclose(run(1.0).q, plain.q, rtol=1e-12)
