@@ -20,6 +20,7 @@ import numpy as np
 from jax import Array, lax
 
 from ._assembly import State, close, closest_speeds, describe_worst, same_side, shortest, tolerance
+from ._bodies._marker import as_marker
 from ._closure import (
     constraint_acceleration,
     constraint_bias,
@@ -29,11 +30,11 @@ from ._closure import (
 )
 from ._dynamics import mass_matrix
 from ._errors import MechanismError
-from ._kinematics import Motion, difference, kinematics, qdot, retract
+from ._kinematics import Motion, difference, kinematics, moving_body, qdot, retract
 from ._mobility import scale_rows
 from ._model import Model
 from ._spatial._axis import is_concrete
-from ._tiles import over_rows
+from ._tiles import members, over_rows
 
 _SURE = 1e-6  # rad or m: attitudes that are not known better than this are refused
 _PIECES = 2000  # Newton solutions between two requested times, at most
@@ -48,7 +49,7 @@ class KinematicSimulation(eqx.Module):
     - `side`: -1 where the mechanism passed a singular attitude since the time before, else 1.
     - `ok`: whether the attitude closed, is regular and continues the one before.
 
-    `simulation["rocker"]` is the motion of a body over time.
+    `simulation["rocker"]` is the motion of a body over time. After `jax.vmap` all of it has the batch axes in front.
     """
 
     ts: Array
@@ -62,13 +63,21 @@ class KinematicSimulation(eqx.Module):
     model: Model
 
     def __getitem__(self, frame) -> Motion:
-        at = lambda t, q, v, vd: kinematics(self.model, q, v, vd, t)[frame]
-        return over_rows(at, self.ts, self.q, self.v, self.vd)
+        moving_body(self.model.topology.bodies, as_marker(frame))
+        at = lambda model: lambda t, q, v, vd: kinematics(model, q, v, vd, t)[frame]
+        return members(self, lambda one: over_rows(at(one.model), one.ts, one.q, one.v, one.vd))
 
     def coordinate(self, joint: str) -> Array:
         """The joint's coordinates over time: (times,) if it has one, else (times, nq)."""
-        found = self.q[:, self.model.coordinates(joint)]
-        return found[:, 0] if found.shape[1] == 1 else found
+        return _column(self.q[..., self.model.coordinates(joint)])
+
+    def speed(self, joint: str) -> Array:
+        """The joint's speeds over time."""
+        return _column(self.v[..., self.model.speeds(joint)])
+
+
+def _column(found: Array) -> Array:
+    return found[..., 0] if found.shape[-1] == 1 else found
 
 
 def simulate_kinematics(model: Model, start: State | Any, ts, *, throw: bool = True) -> KinematicSimulation:

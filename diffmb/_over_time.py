@@ -7,7 +7,6 @@ import dataclasses
 from typing import Any
 
 import equinox as eqx
-import jax
 from jax import Array
 
 from ._constrained import Dynamics, connection_power, dynamics
@@ -15,7 +14,7 @@ from ._kinematics import Motion, kinematics, planar_angle, pose_of
 from ._known import with_known
 from ._reactions import reactions
 from ._spatial._pose import Pose
-from ._tiles import over_rows
+from ._tiles import members, over_rows
 
 
 class FrameOverTime(eqx.Module):
@@ -42,11 +41,6 @@ class FrameOverTime(eqx.Module):
     def acceleration(self) -> Array:
         """(times, 6), rad/s2 and m/s2."""
         return members(self.trajectory, lambda one: _moving(looked_at(one), one.vd, self.frame).acceleration)
-
-
-def members(traj: Any, fun: Any) -> Any:
-    """fun(traj) for one motion, or for each member of a batch."""
-    return fun(traj) if traj.ts.ndim <= 1 else jax.vmap(lambda one: members(one, fun))(traj)
 
 
 def each_time(traj: Any, fun: Any) -> Array:

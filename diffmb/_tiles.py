@@ -83,6 +83,11 @@ def over_rows(fun: Callable[..., Any], *rows: Any) -> Any:
         return jax.vmap(fun)(*rows)
 
 
+def members(motion: Any, fun: Callable[[Any], Any]) -> Any:
+    """fun of a motion over times `ts`, or of each member of a batch of motions."""
+    return fun(motion) if motion.ts.ndim <= 1 else jax.vmap(lambda one: members(one, fun))(motion)
+
+
 def tile_of(batch: int, own: Pace, operations: int | None) -> int:
     """Samples that run side by side, of a program of so many operations if it is written out."""
     if own is Pace.SELDOM and batch <= FEW:

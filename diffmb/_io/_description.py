@@ -1,4 +1,4 @@
-"""DESCRIPTION of a saved trajectory, in JSON: what its arrays are, whose they are, and how they came about.
+"""DESCRIPTION of a saved motion, in JSON: what its arrays are, whose they are, and how they came about.
 
 A sidecar ends with a hash of its own text, so that a change of any letter is seen.
 """
@@ -13,33 +13,24 @@ import numpy as np
 
 from .._errors import MechanismError
 from .._model import Model
-from .._results import RESULTS
-from .._trajectory import SCHEMA, STATISTICS, Trajectory, labels, versions
+from .._trajectory import SCHEMA, labels, versions
+from ._contents import KINEMATICS, NEEDED, TRAJECTORY, Arrays, facts_of, format_of
 
-_FORMAT = "diffmb trajectory"
 _SEAL = "sha256_of_the_above"
-_NEEDED = {"time": (), "q": ("nq",), "v": ("nv",), "z": ("nz",), "tau": ("nv",), "u": ("nu",)}
 
 
-def description(traj: Trajectory, arrays: Mapping[str, tuple[tuple[str, ...], np.ndarray, str]]) -> dict[str, Any]:
-    """What is to know about a trajectory whose `arrays` (dimensions, numbers, unit) are saved."""
-    member = int(traj.result._value)
-    number = lambda x: x.item() if np.isfinite(x) else repr(x.item())  # JSON has no nan
+def description(found: Any, arrays: Arrays) -> dict[str, Any]:
+    """What is to know about a motion whose `arrays` are saved."""
     return {
-        "format": _FORMAT,
+        "format": format_of(found),
         "schema_version": SCHEMA,
         **versions(),
         "numpy_version": np.__version__,
         "device": jax.default_backend(),
-        "solver": traj.stats.solver,
-        "result": list(RESULTS._name_to_item)[member],
-        "message": RESULTS._index_to_message[member],
-        "reached": int(traj.reached),
-        "statistics": {name: number(np.asarray(getattr(traj.stats, name))) for name in STATISTICS},
-        "joints": _joints(traj.model),
-        "connections": _connections(traj.model),
-        "events": list(traj.event_names),
-        "names": labels(traj.model),
+        **facts_of(found),
+        "joints": _joints(found.model),
+        "connections": _connections(found.model),
+        "names": labels(found.model),
         "arrays": {
             name: {"dims": list(dims), "shape": list(values.shape), "dtype": values.dtype.str, "units": unit}
             for name, (dims, values, unit) in arrays.items()
@@ -78,7 +69,7 @@ def parsed(text: str, name: str) -> dict[str, Any]:
         about = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise MechanismError(f"{name} is not JSON ({error}): it was cut or changed") from error
-    if not isinstance(about, dict) or about.get("format") != _FORMAT:
+    if not isinstance(about, dict) or about.get("format") not in (TRAJECTORY, KINEMATICS):
         raise MechanismError(f"{name} does not describe a trajectory of diffmb; mb.save writes those")
     schema = about.get("schema_version")
     if not isinstance(schema, int) or schema < 1:
@@ -105,10 +96,10 @@ def check_shapes(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> 
         "nz": sum(nz for _, nz, _ in about["connections"]),
         "nu": sum(nu for _, _, nu in about["connections"]),
     }
-    needed = {name: tuple(sizes[dim] for dim in dims) for name, dims in _NEEDED.items()}
+    needed = {name: tuple(sizes[dim] for dim in dims) for name, dims in NEEDED[about["format"]].items()}
     needed |= {"on": (len(about["names"]["switch"]),)} if "on" in arrays else {}
     for name, rest in needed.items():
-        expected = (len(arrays["time"]), *rest)
+        expected = (*arrays["time"].shape, *rest)
         if arrays[name].shape != expected or arrays[name].dtype.kind != "f":
             raise MechanismError(f"{name!r} is {arrays[name].dtype} of shape {arrays[name].shape}, not {expected}")
 

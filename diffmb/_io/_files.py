@@ -41,6 +41,11 @@ def content(path: Path, what: str) -> bytes:
     if os.path.isdir(path):
         raise MechanismError(f"{name} is a folder; give the name of a file")
     try:
+        size = path.stat().st_size
+        if not path.is_file():
+            raise MechanismError(f"{name} is no ordinary file")
+        if size > _memory():
+            raise MechanismError(f"{name} has {size} bytes, more than this machine has memory")
         found = path.read_bytes()
     except FileNotFoundError as error:
         raise MechanismError(f"{name} does not exist; is the path right, and its folder complete?") from error
@@ -49,3 +54,11 @@ def content(path: Path, what: str) -> bytes:
     if not found:
         raise MechanismError(f"{name} is empty; write it again")
     return found
+
+
+def _memory() -> int:
+    """Bytes of memory of this machine, as far as it says."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2**40
