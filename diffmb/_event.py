@@ -158,8 +158,21 @@ def _instant(theta: Theta, mode: Mode, t: Array, y: Array) -> Instant:
 def conditions(plan: Plan, theta: Theta, mode: Mode, t: Array, y: Array) -> Array:
     """g of every event, (events,)."""
     instant = _instant(theta, mode, t, y)
-    found = [event.condition(instant, p) for event, p in zip(plan.events, theta.events, strict=True)]
-    return jnp.stack([jnp.asarray(g, y.dtype).reshape(()) for g in found])
+    return jnp.stack([_number(event, instant, p) for event, p in zip(plan.events, theta.events, strict=True)])
+
+
+def _number(event: Event, instant: Instant, params: Any) -> Array:
+    """g of one event; refused in words if it is no number."""
+    title = f"the condition of event {event.name!r}"
+    try:
+        g = jnp.asarray(event.condition(instant, params), instant.q.dtype)
+    except MechanismError:
+        raise
+    except Exception as error:
+        raise MechanismError(f"{title} fails: {type(error).__name__}: {error}") from error
+    if g.size != 1:
+        raise MechanismError(f"{title} gives shape {g.shape}; it is one number, such as instant.coordinate('A') - 0.5")
+    return g.reshape(())
 
 
 def jump(plan: Plan, theta: Theta, mode: Mode, which: Array, t: Array, y: Array) -> tuple[Array, Array | None]:

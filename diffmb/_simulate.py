@@ -86,7 +86,7 @@ def simulate(
     - `adjoint`: `mb.StoredSteps`, how many steps are kept when a derivative is asked for.
     - `max_steps`, `max_events`: limits.
     - `throw`: whether a failure is an error; else look at `traj.result`, and at what there is.
-    - `progress`: True for a live display, or a progress meter of diffrax.
+    - `progress`: True for a live line on stderr, or a progress meter of diffrax.
 
     Forward and reverse derivatives and Hessians go through it with respect to the state, the times, `inputs`, params of
     events, and every number of the model. `jax.vmap` runs a batch; give it `throw=False`.
@@ -157,7 +157,8 @@ def _choose(plan: Plan, auto: Auto, run: Any) -> tuple[Found, Rows, Plan]:
     theta = run.keywords["theta"]
     trial = _with(plan, as_solver(explicit()))
     pilot = jnp.minimum(theta.max_steps, auto.pilot)
-    found, rows = run(trial, theta=eqx.tree_at(lambda th: th.max_steps, theta, pilot))
+    quietly = dataclasses.replace(trial, progress=None)
+    found, rows = run(quietly, theta=eqx.tree_at(lambda th: th.max_steps, theta, pilot))
     if found.result != RESULTS.max_steps:
         return found, rows, trial
     plan = _with(plan, as_solver(implicit())) if is_stiff(theta, found) else trial
