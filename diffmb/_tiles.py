@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 import jax
@@ -109,14 +110,14 @@ def stored(fun: Callable[..., Any]) -> Callable[..., Any]:
     XLA on CPU otherwise recomputes a stage in each place that uses it (rotations in every entry of an inertia, and so
     on); a call that is not inlined is a border that its fusion does not cross, and costs no copy.
     """
+    return partial(_stored, fun)
 
-    def call(*args: Any) -> Any:
-        if not storing.get():
-            return fun(*args)
-        with set_xla_metadata(inlineable="false"):
-            return jax.jit(fun)(*args)
 
-    return call
+def _stored(fun: Callable[..., Any], *args: Any) -> Any:
+    if not storing.get():
+        return fun(*args)
+    with set_xla_metadata(inlineable="false"):
+        return jax.jit(fun)(*args)
 
 
 def one_kernel(fun: Callable[[jax.Array], Any]) -> Callable[[jax.Array], Any]:

@@ -12,6 +12,7 @@ several times more code to compile).
 import dataclasses
 import math
 from functools import lru_cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -141,13 +142,14 @@ def bilinear(kind: Kind, a: Array, b: Array) -> Array:
     _, first, second = (len(shape) for shape in kind.shapes)
     behind = max(a.ndim - first, b.ndim - second)
     dtype = jnp.result_type(a, b)
+    return bilinear_p.bind(_aligned(a, first, behind, dtype), _aligned(b, second, behind, dtype), kind=kind, lead=0)
 
-    def align(x, rank):
-        if x.ndim - rank < behind:
-            x = lax.expand_dims(x, range(rank, rank + behind - (x.ndim - rank)))
-        return x if x.dtype == dtype else x.astype(dtype)
 
-    return bilinear_p.bind(align(a, first), align(b, second), kind=kind, lead=0)
+def _aligned(x: Array, rank: int, behind: int, dtype: Any) -> Array:
+    """With so many axes behind its `rank` first ones."""
+    if x.ndim - rank < behind:
+        x = lax.expand_dims(x, range(rank, rank + behind - (x.ndim - rank)))
+    return x if x.dtype == dtype else x.astype(dtype)
 
 
 @lru_cache(maxsize=1024)
@@ -223,17 +225,10 @@ def _straight(graph: Graph, p: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray
     out, first, second = kind.shapes
     ahead = jnp.broadcast_shapes(a.shape[:lead], b.shape[:lead])
     behind = jnp.broadcast_shapes(a.shape[lead + len(first) :], b.shape[lead + len(second) :])
-
-    def rows(x: np.ndarray, own: Shape) -> np.ndarray:
-        """(places, components)."""
-        x = np.broadcast_to(x, (*ahead, *own, *behind))
-        x = np.moveaxis(x, range(lead, lead + len(own)), range(x.ndim - len(own), x.ndim))
-        return x.reshape(math.prod((*ahead, *behind)), math.prod(own))
-
     found = []
     zero, known = graph.constant(np.zeros((), p["avals"][0].dtype)), graph.kind
-    a, b, nothing = rows(a, first), rows(b, second), [zero] * math.prod(out)
-    idle = graph.zeros(a).all(1) | graph.zeros(b).all(1)
+    a, b, nothing = _rows(a, ahead, first, behind), _rows(b, ahead, second, behind), [zero] * math.prod(out)
+    idle = np.logical_or(graph.zeros(a).all(1), graph.zeros(b).all(1))
     for x, y, is_idle in zip(a.tolist(), b.tolist(), idle.tolist(), strict=True):
         if is_idle:
             found.append(nothing)
@@ -253,6 +248,13 @@ def _straight(graph: Graph, p: dict, a: np.ndarray, b: np.ndarray) -> np.ndarray
     whole = np.array(found, int).reshape((*ahead, *behind, *out))
     back = [*range(len(ahead)), *range(len(ahead) + len(behind), whole.ndim)]
     return whole.transpose([*back, *range(len(ahead), len(ahead) + len(behind))])
+
+
+def _rows(x: np.ndarray, ahead: Shape, own: Shape, behind: Shape) -> np.ndarray:
+    """(places, components)."""
+    x = np.broadcast_to(x, (*ahead, *own, *behind))
+    x = np.moveaxis(x, range(len(ahead), len(ahead) + len(own)), range(x.ndim - len(own), x.ndim))
+    return x.reshape(math.prod((*ahead, *behind)), math.prod(own))
 
 
 RULES[bilinear_p] = _straight
