@@ -151,7 +151,8 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     keep, h, ways, quiet, controller_state = _judged(plan, theta, p, a, land, trial)
     closed = a.end.left <= open_limit(a.y.dtype, plan.project)
     took = keep & closed & going
-    fired, event, after, wrong = jnp.asarray(False), jnp.asarray(-1), (a.y, a.end.mode, None, a.solver_state), None
+    fired = halt = jnp.asarray(False)
+    event, after, wrong = jnp.asarray(-1), (a.y, a.end.mode, None, a.solver_state), None
     if knot is not None:  # the slopes change here
         restart = lambda _: _restarted(plan, theta, a.end.mode, stop, a.y)
         if a.solver_state is not None:  # of a method that hands its last slope on
@@ -160,11 +161,11 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
     if plan.events:
         a, cut, event, after, wrong = _meet_events(plan, theta, p, a, took)
         land, fired = land & ~cut, event >= 0
+        halt = fired & jnp.asarray([e.action is None for e in plan.events])[event % len(plan.events)]
         unmoved = p.watch.due.any()  # a step of no length says nothing about the next one
         was, new = (p.h, p.quiet, p.controller_state), (h, quiet, controller_state)
         h, quiet, controller_state = jax.tree.map(lambda x, y: jnp.where(unmoved, x, y), was, new)
     at_stop, land = land, land & (stop == ts[jnp.minimum(p.output, ts.shape[0] - 1)])
-    halt = fired & jnp.asarray([e.action is None for e in plan.events] or [False])[event % max(len(plan.events), 1)]
     aside = took & ways.near & land & (p.output + 1 < ts.shape[0]) & (True if knot is None else ~knot)
     result = _outcome(plan, theta, ts, p, a, keep, closed, aside, h, halt, p.output + land == ts.shape[0], wrong)
     if p.steps is not None:

@@ -51,15 +51,102 @@ def test_gradient_across_impacts(ball):
     """Closed form differentiated by differences; forward and reverse; the times of the impacts too."""
     end = lambda x: drop(ball, x[0], x[1]).q[-1, 0]
     at = jnp.array([1.0, 0.8])
-    exact = [
-        central_difference(lambda x: bounces(*x, 2.0)[0], np.array([1.0, 0.8]), unit, 1e-5) for unit in np.eye(2)
-    ]
+    exact = [central_difference(lambda x: bounces(*x, 2.0)[0], np.array([1.0, 0.8]), unit, 1e-5) for unit in np.eye(2)]
     close(jax.jit(jax.grad(end))(at), exact, 1e-8)
     close(jax.jit(jax.jacfwd(end))(at), exact, 1e-8)
     times = jax.jit(jax.jacrev(lambda x: drop(ball, x[0], x[1]).event_times[:3]))(at)
     for k, unit in enumerate(np.eye(2)):
         slope = central_difference(lambda x: bounces(*x, 2.0)[2], np.array([1.0, 0.8]), unit, 1e-5)
         close(times[:, k], slope, 1e-8)
+
+
+SECOND = {
+    "forwards twice": lambda f: jax.jacfwd(jax.jacfwd(f)),
+    "forwards over backwards": lambda f: jax.jacfwd(jax.jacrev(f)),
+}
+
+
+@pytest.mark.parametrize("way", SECOND)
+def test_second_derivatives_across_impacts(ball, way):
+    """By height, restitution, gravity and the last time: the end, and the times of the impacts."""
+
+    def exact(x):
+        height, e, g, end = x
+        first = jnp.sqrt(2 * height / g)
+        times = jnp.stack([first, first * (1 + 2 * e), first * (1 + 2 * e + 2 * e * e)])
+        left = end - times[2]
+        return jnp.append(times, e**3 * g * first * left - g * left * left / 2)
+
+    def found(x):
+        height, e, g, end = x
+        model = eqx.tree_at(lambda m: m.gravity, ball, jnp.array([0.0, 0.0, -1.0]) * g)
+        traj = drop(model, height, e, jnp.array([0.0, 0.5, 1.0]) * end)
+        return jnp.append(traj.event_times[:3], traj.q[-1, 0])
+
+    at = jnp.array([1.0, 0.8, G, 2.0])
+    close(found(at), exact(at), 1e-12)
+    close(jax.jit(SECOND[way](found))(at), SECOND[way](exact)(at), 1e-12)
+
+
+def test_backwards_twice_is_refused_in_words(ball):
+    with pytest.raises(mb.MechanismError, match=r"write jax\.hessian"):
+        jax.grad(jax.grad(lambda h: drop(ball, h, 0.8).q[-1, 0]))(1.0)
+
+
+def test_second_derivatives_at_a_stop(ball):
+    """The state where an event stops the run, the time of it, and a dense run up to it and across impacts."""
+    stop = mb.Event("stop", lambda s, p: s.coordinate("z") - p, direction=-1)
+
+    def halted(x):
+        event = eqx.tree_at(lambda e: e.params, stop, x[1], is_leaf=lambda p: p is None)
+        traj = mb.simulate(ball, mb.assemble(ball, {"z": x[0]}, throw=False), [0.0, 2.0], events=[event], throw=False)
+        return jnp.stack([traj.ts[-1], traj.q[-1, 0], traj.v[-1, 0]])
+
+    def exact(x):
+        t = jnp.sqrt(2 * (x[0] - x[1]) / G)
+        return jnp.stack([t, x[1], -G * t])
+
+    at = jnp.array([1.0, 0.3])
+    close(jax.jit(jax.hessian(halted))(at), jax.hessian(exact)(at), 1e-12)
+
+
+def test_start_on_the_floor(ball):
+    """Derivatives are those of a start that is a little higher."""
+
+    def found(x):
+        floor = eqx.tree_at(lambda e: e.params, FLOOR, (x[2], None), is_leaf=lambda p: p is None)
+        start = mb.assemble(ball, {"z": x[0]}, {"z": x[1]}, throw=False)
+        return mb.simulate(ball, start, [0.0, 0.3], events=[floor], throw=False).q[-1, 0]
+
+    def exact(x):
+        speed = jnp.sqrt(x[1] ** 2 + 2 * G * x[0])
+        left = 0.3 - (x[1] + speed) / G
+        return x[2] * speed * left - G * left * left / 2
+
+    at = jnp.array([0.0, -3.0, 0.7])
+    close(found(at), exact(at), 1e-13)
+    close(jax.jit(jax.grad(found))(at), jax.grad(exact)(at), 1e-12)
+    close(jax.jit(jax.hessian(found))(at), jax.hessian(exact)(at), 1e-12)
+
+
+def test_derivatives_of_two_impacts_at_one_instant():
+    """Two balls that know nothing of each other have derivatives that know nothing of each other."""
+    bodies = [mb.sphere(f"ball {n}", 0.1, mass=1.0) for n in "ab"]
+    model = mb.compile(mb.Mechanism(bodies, [mb.Prismatic(n, "world", f"ball {n}", axis="z") for n in "ab"]))
+
+    def found(x):
+        floors = [mb.impact(n, lambda s, p, n=n: s.coordinate(n), x[2]) for n in "ab"]
+        start = mb.assemble(model, {"a": x[0], "b": x[1]}, throw=False)
+        return mb.simulate(model, start, [0.0, 0.6], events=floors, throw=False).q[-1]
+
+    def exact(x):
+        fall = jnp.sqrt(2 * x[:2] / G)
+        left = 0.6 - fall
+        return x[2] * G * fall * left - G * left * left / 2
+
+    at = jnp.array([1.0, 1.0, 0.8])
+    close(jax.jit(jax.jacrev(found))(at), jax.jacrev(exact)(at), 1e-12)
+    close(jax.jit(jax.jacfwd(jax.jacrev(found)))(at), jax.hessian(exact)(at), 1e-12)
 
 
 def test_bouncing_pendulum():
@@ -81,8 +168,27 @@ def test_bouncing_pendulum():
 
     at = jnp.array([0.8, 0.5])
     close(top(at), exact(np.asarray(at)), 1e-8)
-    slope = [central_difference(exact, np.asarray(at), unit, 1e-4) for unit in np.eye(2)]
-    close(jax.jit(jax.grad(top))(at), slope, 1e-6)
+    slope = lambda x: np.array([central_difference(exact, x, unit, 2e-3) for unit in np.eye(2)])
+    close(jax.jit(jax.grad(top))(at), slope(np.asarray(at)), 1e-6)
+    bent = [central_difference(slope, np.asarray(at), unit, 2e-3) for unit in np.eye(2)]
+    close(jax.jit(jax.hessian(top))(at), bent, 1e-6)
+
+
+def test_second_derivatives_where_the_field_knows_the_time(ball):
+    """A load that goes with the time, a floor that moves, a clock; the first derivative by differences."""
+    floor = lambda s, p: s.coordinate("z") - p * jnp.sin(3.0 * s.t)
+
+    def found(x):
+        hit = mb.impact("hit", floor, x[0], x[1])
+        tick = mb.Event("tick", lambda s, p: s.t - p, lambda s, p: s.replace(v=0.9 * s.v), params=x[2])
+        start, push = mb.assemble(ball, {"z": x[3]}, throw=False), {"z": lambda t: 9.0 * jnp.sin(5.0 * t * x[0])}
+        traj = mb.simulate(ball, start, [0.0, 1.4], events=[hit, tick], inputs=push, throw=False)
+        return traj.q[-1, 0] + traj.event_times[2]
+
+    at, along = jnp.array([0.7, 0.2, 0.6, 1.0]), jnp.array([1.0, -0.5, 0.7, 0.4])
+    slopes = jax.jit(jax.grad(found))
+    bent = jax.jit(lambda x: jax.jvp(jax.grad(found), (x,), (along,))[1])(at)
+    close(bent, central_difference(slopes, at, along, 1e-3), 1e-6)
 
 
 def test_stop(ball):
