@@ -15,11 +15,10 @@ import numpy as np
 from jax import Array
 
 from ._assembly import State, assemble
-from ._checks import as_switches, check_states, kind_of
+from ._checks import as_switches, check_finite, check_states, kind_of, on_host
 from ._errors import MechanismError
 from ._event import Event
 from ._inputs import Inputs, as_inputs
-from ._mechanism import Mechanism
 from ._meter import Meter
 from ._model import Model
 from ._solver import Baumgarte, StoredSteps, as_controller
@@ -32,42 +31,9 @@ _TIMES = "give increasing times in seconds, such as np.linspace(0, 1, 101)"
 # --- the model, the times and the start ---------------------------------------------------------------------------
 
 
-def as_model(model: Any) -> Model:
-    if isinstance(model, Mechanism):
-        raise MechanismError("model is a Mechanism; compile it first: mb.simulate(mb.compile(mechanism), state, ts)")
-    if not isinstance(model, Model):
-        raise MechanismError(f"model is {kind_of(model)}; the first argument is what mb.compile(mechanism) returns")
-    if model.mass.ndim != 1 or model.gravity.ndim != 1 or model.placement.translation.ndim != 2:
-        raise MechanismError(f"model is a batch, its masses have shape {model.mass.shape}; use jax.vmap over models")
-    return model
-
-
-def numbers(name: str, value: Any, advice: str) -> Any:
-    """An array of numbers: of numpy if it can be looked at now, of jax if it is traced."""
-    parts = jax.tree.leaves(value) if isinstance(value, list | tuple) else [value]
-    make = np.asarray if is_concrete(*parts) else jnp.asarray
-    if isinstance(value, Mapping):
-        raise MechanismError(f"{name} is a {type(value).__name__}, not numbers; {advice}")
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise MechanismError(f"{name} has entries that are masked; fill them or leave them out")
-    try:
-        found = make(value)
-    except (TypeError, ValueError) as error:
-        raise MechanismError(f"{name} is not an array of numbers; {advice}") from error
-    if not (jnp.issubdtype(found.dtype, jnp.floating) or jnp.issubdtype(found.dtype, jnp.integer)):
-        what = f"an array of {_entries_of(found)}, not of numbers" if found.ndim else kind_of(value)
-        raise MechanismError(f"{name} is {what}; {advice}")
-    return found
-
-
-def _entries_of(array: Any) -> str:
-    kinds = {"U": "strings", "S": "strings", "b": "booleans", "c": "complex numbers", "M": "dates", "m": "time spans"}
-    return kinds.get(array.dtype.kind, "objects")
-
-
 def as_times(model: Model, ts: Any) -> tuple[Array, np.ndarray | None]:
     """The times, and the same to look at unless they are traced."""
-    ts = numbers("ts", ts, _TIMES)
+    ts = on_host("ts", ts, _TIMES)
     if ts.ndim != 1 or ts.shape[0] < 2:
         few = f"has shape {ts.shape}; give the times as one list, at least the first and the last"
         batch = "; for a batch of times use jax.vmap" if ts.ndim > 1 else ""
@@ -110,7 +76,7 @@ def as_start(model: Model, state: Any, ts: Array, host: np.ndarray | None) -> St
     if is_concrete(state.ok) and not np.all(np.asarray(state.ok)):
         raise MechanismError("the state was not assembled (state.ok is False); mb.assemble(..., throw=True) says why")
     for name, part in (("q", state.q), ("v", state.v)):
-        _finite(f"{name} of the state", part)
+        check_finite(f"{name} of the state", part)
     if host is not None and is_concrete(state.t):
         at, start = float(np.asarray(state.t)), float(host[0])
         if not abs(at - start) <= max(1e-9, 4.0 * float(np.finfo(ts.dtype).eps)) * max(1.0, abs(start)):
@@ -129,28 +95,22 @@ def _assembled(model: Model, state: Any, ts: Array) -> State:
         raise MechanismError("state is a pair of dicts; assemble them first: mb.assemble(model, q, v)")
     pair = []
     for name, title, size, part in zip("qv", ("nq", "nv"), (model.nq, model.nv), state, strict=True):
-        part = numbers(f"{name} of the state", part, advice)
+        part = on_host(f"{name} of the state", part, advice)
         if part.shape != (size,):
             batch = f"; {_BATCH}" if part.ndim > 1 else ""
             raise MechanismError(
                 f"{name} of the state has shape {part.shape}, but the model has {title} = {size}{batch}"
             )
-        _finite(f"{name} of the state", part)
+        check_finite(f"{name} of the state", part)
         pair.append(jnp.asarray(part, model.mass.dtype))
     return assemble(model, *pair, t=ts[0])
-
-
-def _finite(name: str, array: Any) -> None:
-    if is_concrete(array) and not np.isfinite(np.asarray(array)).all():
-        k = int(np.argmin(np.isfinite(np.asarray(array))))
-        raise MechanismError(f"{name} holds {np.asarray(array)[k]} (entry {k}); it needs finite numbers")
 
 
 def as_states(model: Model, z: Any, like: Array) -> Array:
     """The states of the connections at the start."""
     found = check_states(model, z, like)
     if z is not None:
-        _finite("z", found)
+        check_finite("z", found)
     return found.astype(like.dtype)
 
 

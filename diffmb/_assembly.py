@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ._checks import as_time, check_coordinates, check_speeds
+from ._checks import as_model, as_time, check_coordinates, check_finite, check_named, check_speeds, on_host
 from ._closing import MarkerGroup
 from ._closure import constraint_jacobian, constraint_rate, constraint_residual, residual_and_jacobian
 from ._dynamics import mass_matrix
@@ -58,19 +58,20 @@ class State(eqx.Module):
 
 
 def assemble(
-    model: Model,
-    q: Mapping[str, Any] | Array | None = None,
-    v: Mapping[str, Any] | Array | None = None,
+    model: Any,
+    q: Any = None,
+    v: Any = None,
     *,
-    guess: Mapping[str, Any] | None = None,
+    guess: Any = None,
     t: Any = 0.0,
-    weights: Mapping[str, Any] | None = None,
+    weights: Any = None,
     throw: bool = True,
 ) -> State:
     """Puts (q, v) on the constraint manifold.
 
     **Arguments:**
 
+    - `model`: from `mb.compile`.
     - `q`: coordinates by joint name, which are held: `{"A": 0.5}`. An array (nq,) is a guess of all instead.
     - `v`: speeds by joint name, which are held, or an array (nv,) as a guess of all; zero by default.
     - `guess`: coordinates by joint name to start from, neutral by default; these move. They choose the branch.
@@ -78,7 +79,10 @@ def assemble(
     - `weights`: how much each joint resists being moved, by name, 1 by default; without it the mass matrix weighs.
     - `throw`: whether a mechanism that does not close is an error; else look at `state.ok`.
     """
+    model = as_model(model)
+    _refuse(model, q, v, guess, t, weights)
     start = model.pack(dict(guess or {})) if q is None or isinstance(q, Mapping) else check_coordinates(model, q)
+    start = start.astype(model.mass.dtype)
     held = dict(q) if isinstance(q, Mapping) else {}
     start = model.pack(held, start)
     held_v = dict(v) if isinstance(v, Mapping) else {}
@@ -98,6 +102,22 @@ def assemble(
         return state
     message = "a mechanism cannot be assembled; call mb.assemble outside of jax.jit to see which loop stays open"
     return eqx.tree_at(lambda s: s.q, state, eqx.error_if(state.q, ~state.ok, message))
+
+
+def _refuse(model: Model, q: Any, v: Any, guess: Any, t: Any, weights: Any) -> None:
+    """What cannot be meant."""
+    check_named("guess", guess)
+    check_named("weights", weights)
+    for title, value in (("q", q), ("v", v)):
+        if isinstance(value, Mapping):
+            check_named(title, value)
+        elif value is not None:
+            check_finite(title, on_host(title, value, "give an array, or a dict by joint name"))
+    check_finite("t", on_host("t", t, "give a time in seconds"))
+    for name, value in (v.items() if isinstance(v, Mapping) else ()):
+        size = model.speeds(name).stop - model.speeds(name).start
+        if np.shape(value) not in ((), (size,)):
+            raise MechanismError(f"joint {name!r} has {size} speeds, but v has shape {np.shape(value)} for it")
 
 
 def _free(model: Model, held: Mapping[str, Any], like: Array) -> Array:

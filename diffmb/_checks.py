@@ -10,6 +10,7 @@ from jax import Array
 
 from ._bodies._marker import Marker, as_marker
 from ._errors import MechanismError
+from ._mechanism import Mechanism
 from ._model import Model
 from ._spatial._axis import is_concrete
 
@@ -61,7 +62,8 @@ def check_tolerances(title: str, rtol: Any, atol: Any) -> None:
         check_positive(f"{title}: atol", one, "an absolute error for each step (coordinates pass through zero)")
 
 
-def _as_floats(name: str, value: Any) -> Array:
+def as_floats(name: str, value: Any) -> Array:
+    """An array of floating numbers, whose precision stays."""
     if isinstance(value, str):
         raise MechanismError(f"{name} is {value!r}, not an array of numbers")
     try:
@@ -73,8 +75,59 @@ def _as_floats(name: str, value: Any) -> Array:
     return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(jnp.result_type(float))
 
 
+def as_model(model: Any) -> Model:
+    """The model, refused if it is something else."""
+    if isinstance(model, Mechanism):
+        raise MechanismError("model is a Mechanism; compile it first: model = mb.compile(mechanism)")
+    if not isinstance(model, Model):
+        raise MechanismError(f"model is {kind_of(model)}; the first argument is what mb.compile(mechanism) returns")
+    if model.mass.ndim != 1 or model.gravity.ndim != 1 or model.placement.translation.ndim != 2:
+        raise MechanismError(f"model is a batch, its masses have shape {model.mass.shape}; use jax.vmap over models")
+    return model
+
+
+def on_host(name: str, value: Any, advice: str) -> Any:
+    """An array of numbers: of numpy if it can be looked at now, of jax if it is traced."""
+    parts = jax.tree.leaves(value) if isinstance(value, list | tuple) else [value]
+    make = np.asarray if is_concrete(*parts) else jnp.asarray
+    if isinstance(value, Mapping):
+        raise MechanismError(f"{name} is a {type(value).__name__}, not numbers; {advice}")
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise MechanismError(f"{name} has entries that are masked; fill them or leave them out")
+    try:
+        found = make(value)
+    except (TypeError, ValueError) as error:
+        raise MechanismError(f"{name} is not an array of numbers; {advice}") from error
+    if not (jnp.issubdtype(found.dtype, jnp.floating) or jnp.issubdtype(found.dtype, jnp.integer)):
+        what = f"an array of {_entries_of(found)}, not of numbers" if found.ndim else kind_of(value)
+        raise MechanismError(f"{name} is {what}; {advice}")
+    return found
+
+
+def _entries_of(array: Any) -> str:
+    kinds = {"U": "strings", "S": "strings", "b": "booleans", "c": "complex numbers", "M": "dates", "m": "time spans"}
+    return kinds.get(array.dtype.kind, "objects")
+
+
+def check_named(title: str, values: Any) -> None:
+    """Refuses what is not a dict of finite numbers by joint name."""
+    if not isinstance(values, Mapping | None):
+        raise MechanismError(f"{title} is {kind_of(values)}; give a dict by joint name, such as {{'A': 0.5}}")
+    for name, value in (values or {}).items():
+        own = f"{title} of joint {name!r}"
+        check_finite(own, on_host(own, value, "give a number, or as many as the joint has"))
+
+
+def check_finite(title: str, array: Any) -> None:
+    """Refuses numbers that are not finite; those that are traced pass."""
+    if is_concrete(array) and not np.isfinite(np.asarray(array)).all():
+        host = np.atleast_1d(np.asarray(array))
+        where = "" if host.size == 1 else f" (entry {int(np.argmin(np.isfinite(host)))})"
+        raise MechanismError(f"{title} holds {host[np.argmin(np.isfinite(host))]}{where}; it needs finite numbers")
+
+
 def check_coordinates(model: Model, q: Any) -> Array:
-    q = _as_floats("q", q)
+    q = as_floats("q", q)
     if q.shape != (model.nq,):
         hint = "; for a batch use jax.vmap" if q.ndim > 1 else f"; model.pack({{'{model.inboard[0]}': ...}}) makes one"
         raise MechanismError(f"q has shape {q.shape}, but the model has nq = {model.nq} coordinates{hint}")
@@ -85,7 +138,7 @@ def check_speeds(model: Model, name: str, value: Any, like: Array) -> Array:
     """Speeds, their rates, loads or steps: (nv,); `None` means zero."""
     if value is None:
         return jnp.zeros(model.nv, like.dtype)
-    value = _as_floats(name, value)
+    value = as_floats(name, value)
     if value.shape != (model.nv,):
         hint = "; for a batch use jax.vmap" if value.ndim > 1 else ""
         raise MechanismError(f"{name} has shape {value.shape}, but the model has nv = {model.nv} speeds{hint}")
@@ -128,7 +181,7 @@ def as_switches(model: Model, off: Any, like: Array) -> Array | None:
 
 
 def _check_size(name: str, value: Any, title: str, size: int, what: str) -> Array:
-    value = _as_floats(name, value)
+    value = as_floats(name, value)
     if value.shape != (size,):
         hint = "; for a batch use jax.vmap" if value.ndim > 1 else ""
         raise MechanismError(f"{name} has shape {value.shape}, but the model has {title} = {size} {what}{hint}")
@@ -136,7 +189,7 @@ def _check_size(name: str, value: Any, title: str, size: int, what: str) -> Arra
 
 
 def as_time(t: Any, like: Array) -> Array:
-    t = jnp.asarray(t)
+    t = as_floats("t", t) if isinstance(t, str | None) else jnp.asarray(t)
     if t.shape != ():
         raise MechanismError(f"t has shape {t.shape}; time is one number, for a batch use jax.vmap")
     return t if jnp.issubdtype(t.dtype, jnp.floating) and not t.weak_type else t.astype(like.dtype)
@@ -151,7 +204,7 @@ def as_wrenches(wrenches: Wrenches | None) -> tuple[tuple[Marker, Array], ...]:
     given: Any = wrenches.items() if isinstance(wrenches, Mapping) else wrenches or ()
     pairs = []
     for frame, wrench in given:
-        marker, wrench = as_marker(frame), _as_floats("a wrench", wrench)
+        marker, wrench = as_marker(frame), as_floats("a wrench", wrench)
         if wrench.shape != (6,):
             raise MechanismError(f"the wrench on {marker.body!r} has shape {wrench.shape}; give moment, then force")
         pairs.append((marker, wrench))

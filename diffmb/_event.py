@@ -27,6 +27,7 @@ from jax import Array
 
 from ._assembly import shortest
 from ._bodies._marker import Marker
+from ._checks import kind_of
 from ._closure import constraint_jacobian, constraint_rate
 from ._dynamics import mass_matrix
 from ._errors import MechanismError
@@ -103,14 +104,21 @@ class Event(eqx.Module):
       never while it rises: what a gap does. The direction is -1 then.
     """
 
-    name: str = eqx.field(static=True)
-    condition: Callable = eqx.field(static=True)
-    action: Callable | None = eqx.field(static=True, default=None)
+    name: Any = eqx.field(static=True)
+    condition: Any = eqx.field(static=True)
+    action: Any = eqx.field(static=True, default=None)
     direction: int = eqx.field(static=True, default=0)
     params: Any = eqx.field(converter=as_params, default=None)
     unilateral: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
+        if not isinstance(self.name, str) or not self.name:
+            raise MechanismError(f"an event is named {self.name!r}; a name must be a non-empty string")
+        for what, function in (("condition", self.condition), ("action", self.action)):
+            if not callable(function) and not (function is None and what == "action"):
+                raise MechanismError(
+                    f"the {what} of event {self.name!r} is {kind_of(function)}; give a function of (instant, params)"
+                )
         if self.unilateral and self.direction != -1:
             raise MechanismError(f"event {self.name!r} is unilateral: it acts on a gap that closes; give direction=-1")
         if self.direction not in (-1, 0, 1):

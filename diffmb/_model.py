@@ -241,11 +241,14 @@ def _inboard(top: Topology) -> tuple[str, ...]:
     return tuple(top.joint_names[j] if j >= 0 else top.bodies[i] for i, j in enumerate(top.joint))
 
 
-def compile(mechanism: Mechanism) -> Model:
+def compile(mechanism: Any) -> Model:
     """Finds the tree, numbers it and stacks its numbers; refuses numbers that cannot be.
 
     Traceable: inside `jax.jit`, `jax.vmap` or `jax.grad` the checks of values are left out and the rest is array work.
     """
+    if not isinstance(mechanism, Mechanism):
+        what = "a compiled model already" if isinstance(mechanism, Model) else f"a {type(mechanism).__name__}"
+        raise MechanismError(f"mechanism is {what}; give mb.Mechanism(bodies, joints, ...)")
     mechanism = _of_one_precision(mechanism)
     if is_concrete(*jax.tree.leaves(mechanism)):
         check_numbers(mechanism)

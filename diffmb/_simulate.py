@@ -25,7 +25,6 @@ from ._arguments import (
     as_flag,
     as_limit,
     as_meter,
-    as_model,
     as_named_inputs,
     as_projection,
     as_slots,
@@ -34,6 +33,7 @@ from ._arguments import (
     as_times,
     switched,
 )
+from ._checks import as_model
 from ._diagnosis import describe, in_a_program, is_stiff
 from ._errors import MechanismError
 from ._event import Event

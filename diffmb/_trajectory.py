@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from ._bodies._marker import Marker, as_marker
+from ._checks import on_host
 from ._constrained import Dynamics
 from ._dynamics import kinetic_energy, potential_energy
 from ._errors import MechanismError
@@ -214,7 +215,7 @@ def _resampled(traj: Trajectory, ts: Array) -> tuple[Array, Array | None]:
 def _times_within(traj: Trajectory, ts: Any) -> Array:
     """The times as an array, refused if they do not increase or lie outside of those that were saved."""
     saved = traj.ts
-    ts = jnp.asarray(ts, saved.dtype)
+    ts = jnp.asarray(on_host("ts", ts, "give times in seconds"), saved.dtype)
     if saved.ndim != 1 or saved.shape[0] < 2:
         raise MechanismError(
             f"this trajectory has times of shape {saved.shape}; resample one motion of at least two rows"

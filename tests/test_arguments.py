@@ -51,7 +51,7 @@ def test_no_model(case, model):
 
 def test_other_models(case):
     model, state = case
-    refused(case, r"model is a Mechanism; compile it first: mb\.simulate\(mb\.compile\(", model=pendulum())
+    refused(case, "model is a Mechanism; compile it first", model=pendulum())
     refused(case, "model is a State; the first argument", model=state, state=model)
     several = jax.vmap(lambda m: mb.compile(pendulum(m)))(jnp.array([1.0, 2.0]))
     refused(case, r"model is a batch, its masses have shape \(2, 1\); use jax\.vmap", model=several)
@@ -115,7 +115,7 @@ def test_times_inside_of_jit_are_checked_as_far_as_they_are_known(case):
         (("a", "b"), "q of the state is 'a'"),
         (([0.3], None), "v of the state is None"),
         (([0.3j], [0.0]), "complex"),
-        (([np.nan], [0.0]), r"q of the state holds nan \(entry 0\)"),
+        (([np.nan], [0.0]), "q of the state holds nan; it needs finite numbers"),
         (({"A": 0.3}, {}), r"assemble them first: mb\.assemble\(model, q, v\)"),
     ],
 )
@@ -146,6 +146,45 @@ def test_precisions_do_not_mix(case):
     mixed = mb.compile(pendulum(jnp.float32(1.0)))  # one number in single precision
     assert mixed.mass.dtype == jnp.float64
     mb.simulate(mixed, mb.assemble(mixed, {"A": 0.3}), TS)
+
+
+@pytest.mark.parametrize(
+    ("give", "words"),
+    [
+        ({"model": pendulum()}, r"model is a Mechanism; compile it first: model = mb\.compile\(mechanism\)"),
+        ({"q": "a"}, "q is 'a'"),
+        ({"q": {"A": "x"}}, "q of joint 'A' is 'x'; give a number"),
+        ({"q": {"A": np.nan}}, "q of joint 'A' holds nan; it needs finite numbers"),
+        ({"q": np.array([np.nan])}, "q holds nan"),
+        ({"q": np.array([1j])}, "q is an array of complex numbers"),
+        ({"v": {"A": [1.0, 2.0]}}, r"joint 'A' has 1 speeds, but v has shape \(2,\) for it"),
+        ({"guess": 3}, "guess is 3; give a dict by joint name"),
+        ({"weights": {"A": None}}, "weights of joint 'A' is None"),
+        ({"t": "a"}, "t is 'a'; give a time in seconds"),
+        ({"t": np.nan}, "t holds nan"),
+    ],
+)
+def test_assembling(case, give, words):
+    given = {"model": case[0]} | give
+    with pytest.raises(mb.MechanismError, match=words):
+        mb.assemble(given.pop("model"), **given)
+
+
+def test_compiling_and_what_is_left(case):
+    for words, call in {
+        "mechanism is a compiled model already": lambda: mb.compile(case[0]),
+        "mechanism is a NoneType; give mb.Mechanism": lambda: mb.compile(None),
+        "an event is named 3": lambda: mb.Event(3, lambda s, p: s.q[0]),
+        r"the condition of event 'e' is 3.0; give a function of \(instant, params\)": lambda: mb.Event("e", 3.0),
+        "the action of event 'e' is 3": lambda: mb.Event("e", lambda s, p: s.q[0], 3),
+        "ts is 'a'; give times in seconds": lambda: mb.simulate(*case, TS).resample("a"),
+        "fn is None": lambda: mb.batch(None),
+        "memory is '1GB'": lambda: mb.batch(len, memory="1GB"),
+        "chunk=True": lambda: mb.batch(len, chunk=True),
+        "devices is 'cpu'": lambda: mb.batch(len, devices="cpu"),
+    }.items():
+        with pytest.raises(mb.MechanismError, match=words):
+            call()
 
 
 # --- how to go ----------------------------------------------------------------------------------------------------
