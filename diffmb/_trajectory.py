@@ -384,5 +384,5 @@ def _all_steps(found: Found, steps: Steps) -> Rows:
         rows = (jnp.stack([anew, n >= 0], 1).ravel() & (jnp.repeat(n, 2) <= last)).at[0].set(True)
         count, most = rows.sum(), len(n) + 1 + found.log.times.size
         places = jnp.nonzero(rows, size=most, fill_value=jnp.maximum(2 * last + 1, 0))[0]
-        ends = lambda start, end: jnp.stack([start, end], 1).reshape(-1, *end.shape[1:])[places]
+        ends = lambda start, end: jnp.stack([start, end], 1).reshape(2 * len(n), *end.shape[1:])[places]
     return Rows(ends(steps.t0, steps.t1), ends(steps.y0, steps.y1), None if on is None else ends(on, on), count)
