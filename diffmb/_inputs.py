@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ._captured import captured
 from ._checks import kind_of
 from ._errors import MechanismError
 from ._model import Model
@@ -31,18 +32,19 @@ class Table(eqx.Module):
     - `kind`: "linear" between the times, "hold" for steps (the value of the last time passed), or "cubic" (Catmull-Rom,
         smooth in the first derivative). Before the first and after the last time the value stays.
 
-    At a knot the value is the one after it. A table that a function of yours calls is not seen: give it as it is, or
-    in an `equinox.Module`.
+    At a knot the value is the one after it. Tables within functions and modules of yours are seen too, as in
+    `lambda t: 2 * table(t)`; where they are asked at another time, `table(t - 1)`, steps do not end at their knots.
     """
 
     times: Array
     values: Array
     kind: str = eqx.field(static=True)
-    until: Array | None  # the time from which on the last piece is carried on, whatever follows (`_knots.py`)
+    now: Array | None  # at this time ...
+    end: Array | None  # ... it is not known what comes then or later (`_knots.py`)
 
     def __init__(self, times: Any, values: Any, kind: str = "linear"):
         self.times, self.values = _numbers("the times of a table", times), _numbers("the values of a table", values)
-        self.kind, self.until = kind, None
+        self.kind, self.now, self.end = kind, None, None
         if kind not in _KINDS:
             raise MechanismError(f"a table of kind {kind!r}; {nearest(str(kind), _KINDS)}")
         shapes = self.times.shape, self.values.shape
@@ -61,7 +63,8 @@ class Table(eqx.Module):
 
     def __call__(self, t: Array) -> Array:
         last = self.times.shape[0] - 1
-        at = jax.lax.stop_gradient(t if self.until is None else jnp.minimum(t, self.until))
+        at = t if self.end is None or t is not self.now else jnp.minimum(t, _below(self.end))
+        at = jax.lax.stop_gradient(at)
         n = jnp.searchsorted(self.times, at, side="right") - 1  # of the last time passed
         if self.kind == "hold":
             return self.values[jnp.clip(n, 0, last)]
@@ -93,10 +96,12 @@ class Inputs(eqx.Module):
     signals: tuple
     places: tuple[tuple[str, int, int], ...] = eqx.field(static=True)  # "tau" or "u", start, stop
     sizes: tuple[int, int] = eqx.field(static=True)
+    ends: list[Array] | None = None  # of each table: what comes then or later is not known
 
     def __call__(self, t: Array) -> tuple[Array, Array]:
+        signals = self.signals if self.ends is None else _cut(self.signals, t, self.ends)
         found = {"tau": jnp.zeros(self.sizes[0], t.dtype), "u": jnp.zeros(self.sizes[1], t.dtype)}
-        for (which, start, stop), signal in zip(self.places, self.signals, strict=True):
+        for (which, start, stop), signal in zip(self.places, signals, strict=True):
             value = jnp.broadcast_to(jnp.asarray(signal(t), t.dtype), (stop - start,))
             found[which] = found[which].at[start:stop].set(value)
         return found["tau"], found["u"]
@@ -112,12 +117,17 @@ class Inputs(eqx.Module):
         """Every table, also those within a user's modules."""
         return [x for x in jax.tree.leaves(self.signals, is_leaf=_is_table) if _is_table(x)]
 
-    def until(self, ends: list[Array]) -> "Inputs":
-        """With tables that know nothing of what comes after these times, one for each."""
-        leaves, structure = jax.tree.flatten(self.signals, is_leaf=_is_table)
-        own, none = iter(ends), lambda x: x is None
-        cut = lambda x: eqx.tree_at(lambda table: table.until, x, next(own), is_leaf=none) if _is_table(x) else x
-        return Inputs(jax.tree.unflatten(structure, [cut(x) for x in leaves]), self.places, self.sizes)
+
+def _cut(signals: tuple, t: Array, ends: list[Array]) -> tuple:
+    """With tables that do not know what comes at these times or later, when they are asked at t itself."""
+    leaves, structure = jax.tree.flatten(signals, is_leaf=_is_table)
+    end, none, parts = iter(ends), lambda x: x is None, lambda table: (table.now, table.end)
+    own = lambda x: eqx.tree_at(parts, x, (t, next(end)), is_leaf=none) if _is_table(x) else x
+    return jax.tree.unflatten(structure, [own(x) for x in leaves])
+
+
+def _below(t: Array) -> Array:
+    return jnp.nextafter(t, jnp.asarray(-jnp.inf, t.dtype))
 
 
 def _is_table(x: Any) -> bool:
@@ -159,11 +169,7 @@ def _signal(name: str, value: Any, size: int, ts: Array) -> Any:
     if isinstance(value, Table | eqx.Module) and callable(value):
         signal = value
     elif callable(value):
-        try:
-            function, numbers = jax.closure_convert(value, jnp.zeros((), ts.dtype))
-        except Exception as error:
-            raise MechanismError(f"the input of {name!r} fails: {type(error).__name__}: {error}") from error
-        signal = Signal(function, numbers) if numbers else Signal(value, [])  # a plain function keeps its identity
+        signal = _function(name, value, ts)
     else:
         signal = _constant_or_over_time(name, _numbers(f"the input of {name!r}", value).astype(ts.dtype), size, ts)
     try:
@@ -178,6 +184,23 @@ def _signal(name: str, value: Any, size: int, ts: Array) -> Any:
     if jnp.issubdtype(found.dtype, jnp.complexfloating):
         raise MechanismError(f"the input of {name!r} gives complex numbers; it has {many}, which are real")
     return signal
+
+
+def _function(name: str, value: Callable, ts: Array) -> Signal:
+    """The function with its numbers taken out; as it is, where it asks them for what arrays do not answer."""
+    parts = captured(value, ts.dtype)
+    if parts is not None:
+        signal = Signal(parts[0], [parts[1]])
+        try:
+            jax.eval_shape(lambda signal, t: jnp.asarray(signal(t)), signal, jax.ShapeDtypeStruct((), ts.dtype))
+            return signal
+        except Exception:  # such as `if a > 0`; if it fails for another reason, it does so again
+            pass
+    try:
+        function, numbers = jax.closure_convert(value, jnp.zeros((), ts.dtype))
+    except Exception as error:
+        raise MechanismError(f"the input of {name!r} fails: {type(error).__name__}: {error}") from error
+    return Signal(function, numbers) if numbers else Signal(value, [])  # a plain function keeps its identity
 
 
 def _constant_or_over_time(name: str, array: Array, size: int, ts: Array) -> Any:

@@ -50,7 +50,8 @@ def up_to(theta: Theta, ends: Array | list[Array]) -> Theta:
     if not tables:
         return theta
     ends = ends if isinstance(ends, list) else [ends] * len(tables)
-    return dataclasses.replace(theta, inputs=theta.inputs.until([_below(end) for end in ends]))
+    ends = [lax.stop_gradient(end) for end in ends]
+    return dataclasses.replace(theta, inputs=dataclasses.replace(theta.inputs, ends=ends))
 
 
 def knots_move(dinputs: Inputs) -> bool:

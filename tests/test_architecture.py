@@ -34,6 +34,7 @@ ORDER = (
     "_model",
     "_known",
     "_checks",
+    "_captured",
     "_tiles",
     "_functions",
     "_batch",

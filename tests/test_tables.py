@@ -170,8 +170,8 @@ def test_implicit_methods_take_tables(solver, bar):
     close(found.q, truth.q, 1e-5)
 
 
-def test_tables_in_a_module_of_the_user(bar):
-    """Their knots are seen too."""
+def test_tables_within_functions(bar):
+    """Of the user's modules and lambdas: their knots are seen too, where they are asked at the time itself."""
 
     class Doubled(eqx.Module):
         table: mb.Table
@@ -179,10 +179,16 @@ def test_tables_in_a_module_of_the_user(bar):
         def __call__(self, t):
             return 2.0 * self.table(t)
 
-    own, table = Doubled(mb.Table(TIMES, VALUES, "hold")), mb.Table(TIMES, 2.0 * np.array(VALUES), "hold")
-    a, b = (mb.simulate(*bar, [0.0, 1.0], inputs={"A": load}) for load in (own, table))
-    close(a.q, b.q, 1e-14)
-    assert int(a.stats.steps) == int(b.stats.steps) < 50
+    table, whole = mb.Table(TIMES, VALUES, "hold"), mb.Table(TIMES, 2.0 * np.array(VALUES), "hold")
+    run = lambda load, **more: mb.simulate(*bar, [0.0, 1.0], inputs={"A": load}, **more)
+    b = run(whole)
+    for load in (Doubled(table), lambda t: 2.0 * table(t)):
+        a = run(load)
+        close(a.q, b.q, 1e-14)
+        assert int(a.stats.steps) == int(b.stats.steps) < 50
+    late = mb.Table(np.array(TIMES) + 0.15, VALUES)
+    shifted = run(lambda t: late(t + 0.15), solver=mb.implicit(), controller=mb.Tolerance(1e-8))
+    close(shifted.q, run(mb.Table(TIMES, VALUES)).q, 1e-6)
 
 
 def test_runs_without_tables_have_nothing_of_them(bar):
@@ -192,6 +198,63 @@ def test_runs_without_tables_have_nothing_of_them(bar):
         jax.make_jaxpr(lambda s: mb.simulate(model, s, [0.0, 1.0], inputs={"A": load}, throw=False).q)(state)
     )
     assert "nextafter" not in run(lambda t: jnp.sin(t)) and "nextafter" in run(mb.Table(TIMES, VALUES))
+
+
+# --- functions ----------------------------------------------------------------------------------------------------
+
+GAIN = 1.0
+
+
+class Calls:
+    count = 0
+
+
+def of_gain(t):
+    Calls.count += 1
+    return GAIN * jnp.sin(t)
+
+
+def test_functions_that_differ_in_numbers_share_a_program(bar):
+    """Numbers around a function are arguments: of enclosing functions, defaults, the module; changes are seen."""
+    run = lambda load: mb.simulate(*bar, [0.0, 1.0], inputs={"A": load}).q[-1, 0]
+    fine = np.linspace(0.0, 1.0, 300)
+    truth = {k: run(mb.Table(fine, k * np.sin(fine), "cubic")) for k in (1, 3)}
+
+    def closed(a):
+        def load(t):
+            Calls.count += 1
+            return a * jnp.sin(t)
+
+        return load
+
+    def defaulted(a):
+        def load(t, own={"a": a}, *, n=1):  # noqa: B006
+            Calls.count += 1
+            return own["a"] * jnp.sin(n * t)
+
+        return load
+
+    def from_module(a):
+        global GAIN
+        GAIN = a
+        return of_gain
+
+    for make in (closed, defaulted, from_module):
+        for k, most in ((1, 10**6), (3, 3)):
+            Calls.count = 0
+            close(run(make(float(k))), truth[k], 1e-7)
+            assert Calls.count <= most
+    close(run(closed(3)), truth[3], 1e-7)  # whole numbers are part of the program
+
+
+def test_functions_that_ask_their_numbers(bar):
+    """`if a > 0` is answered by the number itself; numbers that are traced have derivatives."""
+    run = lambda load: mb.simulate(*bar, [0.0, 1.0], inputs={"A": load}, throw=False).q[-1, 0]
+    choose = lambda a: run(lambda t: jnp.sin(t) if a > 0 else -jnp.sin(t))
+    close(choose(-1.0), run(lambda t: -jnp.sin(t)), 1e-14)
+    of = lambda p: run(lambda t, w=[2.0, "rad/s"]: p["a"] * jnp.sin(w[0] * t))
+    slope = jax.grad(of)({"a": 0.7})["a"]
+    close(slope, (of({"a": 0.7 + 1e-4}) - of({"a": 0.7 - 1e-4})) / 2e-4, 1e-6)
 
 
 # --- what is handed over ------------------------------------------------------------------------------------------
