@@ -82,8 +82,9 @@ def as_start(model: Model, state: Any, ts: Array, host: np.ndarray | None) -> St
         if not abs(at - start) <= max(1e-9, 4.0 * float(np.finfo(ts.dtype).eps)) * max(1.0, abs(start)):
             fix = f"assemble it with t={start:.9g}"
             raise MechanismError(f"the state is at t = {at:.9g} s, but ts starts at {start:.9g}; {fix}")
-    dtype = model.mass.dtype
-    return eqx.tree_at(lambda s: (s.q, s.v), state, (jnp.asarray(state.q, dtype), jnp.asarray(state.v, dtype)))
+    if isinstance(state.q, jax.Array) and isinstance(state.v, jax.Array):
+        return state
+    return eqx.tree_at(lambda s: (s.q, s.v), state, (jnp.asarray(state.q), jnp.asarray(state.v)))
 
 
 def _assembled(model: Model, state: Any, ts: Array) -> State:
