@@ -4,11 +4,13 @@ Where nothing moves no step has an error, and steps would grow until the changes
 are as well, run away: a change dy is multiplied by the stability polynomial R(h f_y). So where a step moves the state
 by next to nothing, a disturbance d of it is taken along, and its steps have to be accurate too,
 
-    e(y + d) <= rtol max(|d|, |y1(y + d) - y|)          d <- y1(y + d) - y1(y)                                      (1)
+    e(y + d) <= rtol max(|d0|, |y1(y + d) - y|)         d <- y1(y + d) - y1(y)                                      (1)
 
-in the scale of the controller, s = atol / rtol + |y|. A trial is one more turn of the loop, from y + d, which moves
-nothing; there is one before each step that is longer than those that have been tried. d dies away as changes do: once
-they have, steps may be as long as stability lets them be.
+in the scale of the controller, s = atol / rtol + |y|, with d0 as it was at first. A trial is one more turn of the loop, from y + d, which moves
+nothing; there is one before each step that is longer than those that have been tried. A mechanism that starts at rest is
+disturbed along all its motions; one that comes to rest, along its last motion, which is a change of the state like any
+other (f solves the equation of the changes): what has died away in the one has died away in the other, and steps may be
+as long as stability lets them be.
 
 Implicit methods are not held back: they are chosen to pass over what is fast.
 """
@@ -92,17 +94,16 @@ def judge_rest(
     """(1), after an attempt `a` of this length from y, which the controller would `keep`, and go on with `ctrl`."""
     rtol, scale = jnp.maximum(theta.control[0], _FINEST), _scale(theta, y)
     size = lambda x: jnp.abs(x / scale).max(initial=0.0)
-    ratio = size(a.error) / (rtol * jnp.maximum(size(quiet.change), size(a.raw - y)))
+    ratio = size(a.error) / (rtol * jnp.maximum(_DISTURBANCE, size(a.raw - y)))
     ratio = jnp.where(jnp.isfinite(ratio), ratio, jnp.inf)
     better = length * jnp.clip(0.9 * ratio ** (-1.0 / plan.solver.error_order(plan.terms())), 0.1, _GROWTH)
     still = (jnp.abs(a.y - y) <= jnp.sqrt(rtol) * scale).all()
     untried = keep & still & ~trial & ~quiet.passed & (length > quiet.most)
     goes = keep & ~untried & ~trial
-    change = quiet.end - a.y
-    change = change * jnp.minimum(1.0, _LARGE * _DISTURBANCE / jnp.maximum(size(change), 1e-30))
-    change = jnp.where(goes & quiet.passed, change, quiet.change)
+    shrunk = lambda x, most: x * jnp.minimum(1.0, most / jnp.maximum(size(x), 1e-30))
+    change = jnp.where(goes & quiet.passed, shrunk(quiet.end - a.y, _LARGE * _DISTURBANCE), quiet.change)
     after = Quiet(
-        jnp.where(goes & ~still, _pattern(scale), change),
+        jnp.where(goes & ~still, shrunk(a.y - y, _DISTURBANCE), change),
         jnp.where(trial, a.y, quiet.end),
         jnp.where(trial, better, quiet.most),
         jnp.where(goes, still & (ctrl > quiet.most), quiet.held | untried),

@@ -84,6 +84,21 @@ def test_settled_motion_is_not_slow():
     assert int(stats.steps) < 2 * 10.0 * fast / 3.3 and int(stats.rejected) < 1.3 * int(stats.steps)
 
 
+def test_settling_is_not_slow():
+    """A stiff tie settles within a tenth of the time: from there on next to nothing moves, and little is tried."""
+    tie = mb.SpringDamper("tie", mb.Marker("lower", (1.0, 0, 0)), mb.Marker("world", (1.2, -1.0, 0)), k=2e4, c=500.0)
+    joints = [mb.Revolute("A", "world", "upper"), mb.Revolute("B", mb.Marker("upper", (1.0, 0, 0)), "lower")]
+    rods = [mb.rod("upper", 1.0, mass=1.0), mb.rod("lower", 1.0, mass=1.0)]
+    model = mb.compile(mb.Mechanism(rods, joints, connections=[tie], gravity=(0, -G, 0)))
+    start = mb.assemble(model, {"A": -0.8, "B": 0.3})
+    steps = []
+    for end in (0.5, 2.0):
+        stats = mb.simulate(model, start, [0.0, end]).stats
+        steps.append([int(stats.steps), int(stats.rejected)])
+    (first, tried), (second, again) = steps
+    assert second - first < 3.0 * first and again - tried < second - first
+
+
 def test_members_of_a_batch_at_rest():
     """Those at rest make trials, the others do not; each is as by itself."""
     times = jnp.array([0.0, 2.0])
