@@ -37,7 +37,7 @@ def flat(traj, rows=slice(1, None)):
 
 
 def jacobian_by_differences(f, x, h=1e-3):
-    return np.stack([central_difference(f, x, jnp.asarray(e), h) for e in np.eye(len(x))], 1)
+    return np.stack([central_difference(f, x, jnp.asarray(e), h) for e in np.eye(len(x))], -1)
 
 
 # --- derivatives --------------------------------------------------------------------------------------------------
@@ -88,6 +88,25 @@ def test_rows_at_knots_by_all_times_together(bar):
     ts = jnp.array([0.0, 0.25, 0.5, 0.8])
     slope = jax.jit(jax.jacrev(run))(ts)
     close(slope[:, 1:], jacobian_by_differences(jax.jit(run), ts)[:, 1:], 1e-8)
+
+
+def test_knots_between_events():
+    """Steps in time before and after an impact, to second order; the time of the impact moves with them."""
+    ball = mb.RigidBody("ball", 1.0, (0, 0, 0), np.ones(3))
+    model = mb.compile(mb.Mechanism([ball], [mb.Prismatic("z", "world", "ball", axis="z")], gravity=(0, 0, -9.81)))
+    state = mb.assemble(model, {"z": 0.3})
+    weight = jnp.cos(jnp.arange(5.0))
+
+    def run(x):
+        hit = mb.impact("hit", lambda instant, _: instant.coordinate("z"), restitution=x[0])
+        load = {"z": mb.Table(x[1:], [1.0, 20.0, -5.0, 3.0], "hold")}
+        traj = mb.simulate(model, state, [0.0, 0.25, 0.6], events=hit, inputs=load, **TIGHT)
+        return weight @ jnp.concatenate([flat(traj), traj.event_times[:1]])
+
+    x, both = jnp.array([0.7, 0.1, 0.18, 0.4, 0.57]), jax.jit(jax.value_and_grad(run))
+    close(both(x)[1], jacobian_by_differences(lambda x: both(x)[0], x, 1e-4), 1e-8)
+    second = jax.jit(jax.hessian(run))(x)
+    close(second, jacobian_by_differences(lambda x: both(x)[1], x, 1e-4), 1e-7)
 
 
 @pytest.mark.parametrize("solver", [None, mb.implicit()])
