@@ -6,11 +6,11 @@ by next to nothing, a disturbance d of it is taken along, and its steps have to 
 
     e(y + d) <= rtol max(|d0|, |y1(y + d) - y|)         d <- y1(y + d) - y1(y)                                      (1)
 
-in the scale of the controller, s = atol / rtol + |y|, with d0 as it was at first. A trial is one more turn of the loop, from y + d, which moves
-nothing; there is one before each step that is longer than those that have been tried. A mechanism that starts at rest is
-disturbed along all its motions; one that comes to rest, along its last motion, which is a change of the state like any
-other (f solves the equation of the changes): what has died away in the one has died away in the other, and steps may be
-as long as stability lets them be.
+in the scale of the controller, s = atol / rtol + |y|, with d0 as it was at first. A trial is one more turn of the loop,
+from y + d, which moves nothing; there is one before each step that is longer than those that have been tried. A
+mechanism that starts at rest is disturbed along all its motions; one that comes to rest, along its last motion, which
+is a change of the state like any other (f solves the equation of the changes): what has died away in the one has died
+away in the other, and steps may be as long as stability lets them be.
 
 Implicit methods are not held back: they are chosen to pass over what is fast.
 """
@@ -25,9 +25,9 @@ from jax import Array
 from ._esdirk import Esdirk
 from ._plan import Plan, Theta
 
-_DISTURBANCE = 1e-4  # in the scale of the controller
 _LARGE = 10.0  # times that: it is made smaller, so that changes stay linear
-_FINEST = 1e-11  # accuracy that round-off lets a disturbance have
+_FINEST = 1e-11  # accuracy of a disturbance that is asked for at most
+_ROUND_OFF = 20.0  # times that of the numbers: errors below say nothing
 _GROWTH = 10.0
 
 
@@ -72,7 +72,12 @@ def _scale(theta: Theta, y: Array) -> Array:
 def _pattern(scale: Array) -> Array:
     """A disturbance that is along no motion in particular."""
     n = np.arange(1, scale.shape[0] + 1)
-    return scale * jnp.asarray(_DISTURBANCE * np.cos(2.4 * n * n), scale.dtype)
+    return scale * jnp.asarray(_disturbance(scale.dtype) * np.cos(2.4 * n * n), scale.dtype)
+
+
+def _disturbance(dtype: Any) -> float:
+    """d0, in the scale of the controller: changes of it are linear, and errors in it above round-off."""
+    return float(np.finfo(dtype).eps) ** 0.25
 
 
 def is_trial(quiet: Quiet, length: Array) -> Array:
@@ -94,16 +99,17 @@ def judge_rest(
     """(1), after an attempt `a` of this length from y, which the controller would `keep`, and go on with `ctrl`."""
     rtol, scale = jnp.maximum(theta.control[0], _FINEST), _scale(theta, y)
     size = lambda x: jnp.abs(x / scale).max(initial=0.0)
-    ratio = size(a.error) / (rtol * jnp.maximum(_DISTURBANCE, size(a.raw - y)))
+    first, least = _disturbance(y.dtype), _ROUND_OFF * float(np.finfo(y.dtype).eps)
+    ratio = size(a.error) / jnp.maximum(rtol * jnp.maximum(first, size(a.raw - y)), least)
     ratio = jnp.where(jnp.isfinite(ratio), ratio, jnp.inf)
     better = length * jnp.clip(0.9 * ratio ** (-1.0 / plan.solver.error_order(plan.terms())), 0.1, _GROWTH)
     still = (jnp.abs(a.y - y) <= jnp.sqrt(rtol) * scale).all()
     untried = keep & still & ~trial & ~quiet.passed & (length > quiet.most)
     goes = keep & ~untried & ~trial
     shrunk = lambda x, most: x * jnp.minimum(1.0, most / jnp.maximum(size(x), 1e-30))
-    change = jnp.where(goes & quiet.passed, shrunk(quiet.end - a.y, _LARGE * _DISTURBANCE), quiet.change)
+    change = jnp.where(goes & quiet.passed, shrunk(quiet.end - a.y, _LARGE * first), quiet.change)
     after = Quiet(
-        jnp.where(goes & ~still, shrunk(a.y - y, _DISTURBANCE), change),
+        jnp.where(goes & ~still, shrunk(a.y - y, first), change),
         jnp.where(trial, a.y, quiet.end),
         jnp.where(trial, better, quiet.most),
         jnp.where(goes, still & (ctrl > quiet.most), quiet.held | untried),

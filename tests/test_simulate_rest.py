@@ -108,3 +108,11 @@ def test_members_of_a_batch_at_rest():
     for k in range(4):
         for a, b in zip(together, apart[k], strict=True):
             np.testing.assert_allclose(a[k], b[0], rtol=1e-12, atol=1e-13)
+
+
+def test_single_precision_at_rest():
+    model = jax.tree.map(lambda a: a.astype(jnp.float32) if a.dtype == jnp.float64 else a, MODEL)
+    times = jnp.array([0.0, 4.0], jnp.float32)
+    slope = jax.jit(jax.jacfwd(lambda angle: run(angle, times, model=model).q[-1, 0]))(jnp.float32(DOWN))
+    assert slope.dtype == jnp.float32
+    np.testing.assert_allclose(slope, np.cos(W * 4.0), rtol=0, atol=5e-3)
