@@ -212,17 +212,19 @@ def _judged(plan: Plan, theta: Theta, p: Progress, a: Attempt, land: Array, tria
     length, finite = a.t1 - p.t, jnp.isfinite(a.y).all()
     keep, ctrl, controller_state = _judge(plan, theta, p, a)
     keep, no, rest = keep & finite, jnp.asarray(False), None
+    idle = no
     if p.quiet is not None:
         rest = judge_rest(plan, theta, p.quiet, trial, p.y, a, length, keep, ctrl)
-        keep = keep & ~trial & ~rest.untried
-    idle = no if rest is None else trial | rest.untried
+        idle = trial | rest.untried
+        keep = keep & ~idle
     back, near = p.approach.to(a.end) if plan.controller is not None else (no, no)
     shy, keep = keep & back & ~land, keep & (land | ~back)
     shorter = jnp.where(finite, jnp.where(shy, 0.5 * length, ctrl), 0.25 * length)
     h = jnp.where(keep, jnp.where(land, jnp.maximum(ctrl, p.h), ctrl), shorter)
-    if rest is not None:
-        h = jnp.where(keep & rest.quiet.held, jnp.minimum(h, p.quiet.most), jnp.where(idle, rest.h(p.h), h))
-    return keep, h, _Ways(near, shy, shy | idle), None if rest is None else rest.quiet, controller_state
+    if rest is None or p.quiet is None:
+        return keep, h, _Ways(near, shy, shy), None, controller_state
+    h = jnp.where(keep & rest.quiet.held, jnp.minimum(h, p.quiet.most), jnp.where(idle, rest.h(p.h), h))
+    return keep, h, _Ways(near, shy, shy | idle), rest.quiet, controller_state
 
 
 def _counted(counts: Counts, end: Landing, going: Array, saved: Array) -> Counts:
@@ -296,7 +298,7 @@ def _meet_events(plan: Plan, theta: Theta, p: Progress, a: Attempt, took: Array)
     solver state) to go on with; and what is wrong."""
     again, view = p.watch.due.any(), lambda a: look(plan, theta, p.mode, a.t1, a.y)
     sight = view(a)
-    cut = took & ~again & worth(plan, p.watch, p.watch.sight, sight, jnp.asarray(True))
+    cut = took & ~again & worth(plan, p.watch, p.watch.sight, sight, a.t1 - p.t, jnp.asarray(True))
     nearer = lambda value: shorten(plan, p.watch, lambda t1: _attempt(plan, theta, p, t1), view, *value)
     a, sight = _once(cut, nearer, (a, sight))
     hits = jnp.where(again, p.watch.due, fires(plan, p.watch, sight)) & took

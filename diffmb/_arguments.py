@@ -118,15 +118,9 @@ def as_states(model: Model, z: Any, like: Array) -> Array:
 # --- how to go ----------------------------------------------------------------------------------------------------
 
 
-def as_control(controller: Any, y: Array, ts: Array, host: np.ndarray | None) -> tuple[Any, tuple[Array, ...]]:
-    """See `as_controller`; the numbers have to fit the state and the times."""
-    controller, control = as_controller(controller, ts.dtype)
-    if controller is None and host is not None and is_concrete(*control):
-        dt, span = float(control[0]), float(host[-1] - host[0])
-        if dt > (1 + 1e-6) * span:
-            raise MechanismError(
-                f"FixedStep({dt:g}) is longer than the whole time, ts[-1] - ts[0] = {span:g} s; give a step below it"
-            )
+def as_control(controller: Any, y: Array) -> tuple[Any, tuple[Array, ...]]:
+    """See `as_controller`; the numbers have to fit the state."""
+    controller, control = as_controller(controller, y.dtype)
     for name, number in zip(("rtol", "atol"), control, strict=False):
         if controller is not None and number.shape not in ((), *([y.shape] if name == "atol" else [])):
             alone = "give one number" if name == "rtol" else f"give one number, or {y.shape[0]}, those of (q, v, z)"

@@ -95,7 +95,7 @@ def simulate(
     ts, times = as_times(model, ts)
     state, events = as_start(model, state, ts, times), as_events(events)
     y0 = jnp.concatenate([state.q, state.v, as_states(model, z, state.q)])
-    controller, control = as_control(controller, y0, ts, times)
+    controller, control = as_control(controller, y0)
     project, feedback = as_projection(project, ts.dtype)
     dense, throw = as_flag("dense", dense), as_flag("throw", throw)
     max_steps, max_events = as_limit("max_steps", max_steps), as_limit("max_events", max_events)

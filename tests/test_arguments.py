@@ -223,7 +223,6 @@ def test_solvers(case, solver, words):
         (diffrax.PIDController(rtol=1e-6, atol=1e-6, dtmax=np.array([1.0])), "other than rtol and atol are plain"),
         (mb.Tolerance(1e-16), "below what float64 can keep"),
         (mb.Tolerance(1e-6, np.full(3, 1e-6)), r"atol of the controller has shape \(3,\); give one number, or 2"),
-        (mb.FixedStep(10.0), r"longer than the whole time, ts\[-1\] - ts\[0\] = 0\.1 s"),
     ],
 )
 def test_controllers(case, controller, words):
