@@ -30,6 +30,7 @@ _LOCATE = 80  # attempts to end a step at a crossing, at most
 _SPECK = 512.0  # round-offs: a gap of that size is zero, a rate of that size is rest
 _ROUGH = 256.0  # round-offs of the state, in a condition that is zero
 _BLUR = 1024.0  # round-offs of the time by which an event is known
+_SMALL = 1e-3  # part of a step
 _DOUBT = 0.1  # of the depth of a dip: what (1) may be wrong by
 _RESTS = 1e-9  # of the rate before an action: what is less afterwards is rest
 
@@ -98,9 +99,13 @@ def fires(plan: Plan, watch: Watch, s: Sight) -> Array:
 # --- within a step ------------------------------------------------------------------------------------------------
 
 
-def extreme(watch: Watch, a: Sight, b: Sight) -> Array:
-    """The time of the first extreme between a and b that lies across zero or next to it, by (1); infinity if none."""
+def extreme(watch: Watch, a: Sight, b: Sight, whole: Array) -> Array:
+    """The time of the first extreme between a and b that lies across zero or next to it, by (1); infinity if none.
+
+    In a small part of the `whole` step, or in one as short as round-off, (1) says nothing that can be relied upon.
+    """
     h = b.t - a.t
+    least = jnp.maximum(_SMALL * whole, _BLUR * np.finfo(a.g.dtype).eps * jnp.abs(b.t))
     m0, m1, D = h * a.rate, h * b.rate, b.g - a.g
     second, third = 3.0 * D - 2.0 * m0 - m1, m0 + m1 - 2.0 * D
     w = -second - jnp.where(second < 0, -1.0, 1.0) * jnp.sqrt(second**2 - 3.0 * third * m0)
@@ -109,8 +114,8 @@ def extreme(watch: Watch, a: Sight, b: Sight) -> Array:
     x = jnp.where(inside, places, 0.0)
     value = watch.side * (a.g + x * (m0 + x * (second + x * third)))
     depth = jnp.minimum(watch.side * a.g, watch.side * b.g) - value
-    across = value < _DOUBT * jnp.maximum(depth, 0.0) - watch.band
-    return a.t + h * jnp.min(jnp.where(inside & across & (watch.side != 0), x, jnp.inf))
+    across = value < jnp.where(x > _SMALL, _DOUBT, 0.0) * jnp.maximum(depth, 0.0) - watch.band
+    return a.t + h * jnp.min(jnp.where(inside & across & (watch.side != 0) & (h > least), x, jnp.inf))
 
 
 def shorten(plan: Plan, watch: Watch, attempt: Callable, view: Callable, a: Any, s: Sight) -> tuple[Any, Sight]:
@@ -118,8 +123,8 @@ def shorten(plan: Plan, watch: Watch, attempt: Callable, view: Callable, a: Any,
 
     Bisection, and secants between a true pair. `low` has seen nothing, from the start on; `high` ends the step.
     """
-    start = watch.sight
-    scale = np.finfo(s.g.dtype).eps * jnp.maximum(jnp.abs(s.t), s.t - start.t)
+    start, whole = watch.sight, s.t - watch.sight.t
+    scale = np.finfo(s.g.dtype).eps * jnp.maximum(jnp.abs(s.t), whole)
 
     def narrow(carry):
         low, high, best, apex, true, count = carry
@@ -132,10 +137,10 @@ def shorten(plan: Plan, watch: Watch, attempt: Callable, view: Callable, a: Any,
         middle = jnp.where(turned | (true & (count % 3 != 2)), guess, low.t + 0.5 * width)
         new = attempt(middle)
         s = view(new)
-        past = turned | worth(plan, watch, low, s, jnp.isfinite(new.y).all())
+        past = turned | worth(plan, watch, low, s, whole, jnp.isfinite(new.y).all())
         pick = lambda x, y: jax.tree.map(lambda x, y: jnp.where(past, x, y), x, y)
         (high, best), low = pick((s, new), (high, best)), pick(low, s)
-        return low, high, best, extreme(watch, low, high), true | ~past, count + 1
+        return low, high, best, extreme(watch, low, high, whole), true | ~past, count + 1
 
     def unfinished(carry):
         low, high, best, apex, _, count = carry
@@ -143,13 +148,13 @@ def shorten(plan: Plan, watch: Watch, attempt: Callable, view: Callable, a: Any,
         return (reason | ~jnp.isfinite(best.y).all()) & (high.t - low.t > 4.0 * scale) & (count < _LOCATE)
 
     none = jnp.asarray(False), jnp.asarray(0)
-    _, s, a, *_ = lax.while_loop(unfinished, narrow, (start, s, a, extreme(watch, start, s), *none))
+    _, s, a, *_ = lax.while_loop(unfinished, narrow, (start, s, a, extreme(watch, start, s, whole), *none))
     return a, s
 
 
-def worth(plan: Plan, watch: Watch, a: Sight, b: Sight, fine: Array) -> Array:
+def worth(plan: Plan, watch: Watch, a: Sight, b: Sight, whole: Array, fine: Array) -> Array:
     """Whether there is something to be found between a and b."""
-    return crossed(plan, watch, b).any() | jnp.isfinite(extreme(watch, a, b)) | ~(finite(plan, b) & fine)
+    return crossed(plan, watch, b).any() | jnp.isfinite(extreme(watch, a, b, whole)) | ~(finite(plan, b) & fine)
 
 
 # --- from step to step --------------------------------------------------------------------------------------------

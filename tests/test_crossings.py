@@ -168,6 +168,37 @@ def test_a_pendulum_that_barely_passes(depth):
     close(times, expected, 0.02 * half)  # the amplitude has an error too
 
 
+def test_all_crossings_of_many_thresholds(floating):
+    """z = cos 3t passes four heights, some of them just below its turning points, some the same."""
+    rng = np.random.default_rng(0)
+    heights = rng.uniform(-1, 1, (40, 4))
+    heights[:20] = np.sign(heights[:20]) * (1 - 10 ** -rng.uniform(1, 6, (20, 4)))
+    heights[20:30, 1] = heights[20:30, 3]
+    directions = (-1, 0, 1, 0)
+
+    def run(p):
+        events = [
+            mb.Event(f"{k}", lambda s, p: s.coordinate("z") - p, lambda s, p: s, d, params=p[k])
+            for k, d in enumerate(directions)
+        ]
+        push = {"z": lambda t: -9.0 * jnp.cos(3.0 * t)}
+        more = {"events": events, "inputs": push, "solver": mb.explicit(8), "max_steps": 500, "throw": False}
+        return go(floating, 1.0, ts=(0.0, 6.0), **more)
+
+    traj = jax.jit(jax.vmap(run))(jnp.asarray(heights))
+    assert (np.asarray(traj.reached) == 2).all()
+    for p, times, numbers in zip(heights, np.asarray(traj.event_times), np.asarray(traj.event_numbers), strict=True):
+        expected = [
+            (t, k)
+            for k, d in enumerate(directions)
+            for n in range(-1, 4)
+            for t, way in (((2 * np.pi * n + np.arccos(p[k])) / 3, -1), ((2 * np.pi * n - np.arccos(p[k])) / 3, 1))
+            if 0 < t < 6 and d in (0, way)
+        ]
+        assert sorted(k for _, k in expected) == sorted(numbers[numbers >= 0])
+        close(times[numbers >= 0], sorted(t for t, _ in expected), 1e-6)
+
+
 # --- gaps ---------------------------------------------------------------------------------------------------------
 
 
