@@ -207,7 +207,7 @@ def batch(p: Problem, choices: list[Choice], quick: bool, rounds: int) -> dict[s
         size = max(1, min(256 if quick else 1024, p.batch, int(MOST_MEMORY / bytes_each)))
         rates = np.asarray(p.rate + p.spread * np.linspace(-1.0, 1.0, size))
         most = PATIENCE * (c.steps + c.rejected)
-        forward = on_all_cores(end_of(p, c.solver, slots, most), p, c.rtol)
+        forward = on_all_cores(end_of(p, c.solver, slots, most), size, c.rtol)
         _, fine, steps, rejected = jax.block_until_ready(forward(rates))
         start = time.perf_counter()
         jax.block_until_ready(forward(rates))
@@ -217,7 +217,7 @@ def batch(p: Problem, choices: list[Choice], quick: bool, rounds: int) -> dict[s
                  "usual_attempts": int(np.median(attempts)), "stored_steps": slots}  # fmt: skip
         tried.append((about["failed"], seconds, c, about, forward, rates, most))
     _, _, c, about, forward, rates, most = min(tried, key=lambda x: x[:2])
-    gradient = on_all_cores(gradient_of(p, c.solver, about["stored_steps"], most), p, c.rtol)
+    gradient = on_all_cores(gradient_of(p, c.solver, about["stored_steps"], most), about["batch"], c.rtol)
     lost = int((~gradient(rates)[1]).sum())
     calls = {"forward": forward, "gradient": gradient}
     times = best_of({k: lambda f=f: jax.block_until_ready(f(rates)) for k, f in calls.items()}, rounds)
@@ -229,9 +229,10 @@ def batch(p: Problem, choices: list[Choice], quick: bool, rounds: int) -> dict[s
     }
 
 
-def on_all_cores(run: Call, p: Problem, rtol: float) -> Call:
+def on_all_cores(run: Call, size: int, rtol: float) -> Call:
     """Over many rates, in equal shares on the cores, each of which is a device of its own here."""
-    return mb.batch(lambda rate: run(rate, rtol), devices=jax.devices())
+    share = -(-size // len(jax.devices()))
+    return mb.batch(lambda rate: run(rate, rtol), devices=jax.devices(), chunk=share if share < 128 else None)
 
 
 # --- SciPy --------------------------------------------------------------------------------------------------------
