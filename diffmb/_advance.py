@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ._apart import Joined, apart
 from ._event import jump
 from ._knots import up_to
 from ._manifold import (
@@ -37,7 +38,7 @@ from ._manifold import (
 )
 from ._meter import begun, ended, shown
 from ._plan import Mode, Plan, Theta, field, split
-from ._progress import Attempt, Counts, Found, Log, Progress, Steps
+from ._progress import Attempt, Counts, Entry, Found, Log, Progress, Span, Steps
 from ._quiet import at_rest, disturbed, is_trial, judge_rest, untried_where
 from ._results import RESULTS
 from ._watch import acted, carried, finite, fires, look, passed, round_off, shorten, started, worth
@@ -47,14 +48,54 @@ _TINY = 1e-13  # of the span of time: steps below it do not arrive, even if they
 
 def advance(plan: Plan, theta: Theta, y0: Array, ts: Array, on: Any, record: bool) -> tuple[Found, Steps | None]:
     """Runs from ts[0] to ts[-1]."""
-    going = lambda p: (p.result == RESULTS.successful) & (p.output < ts.shape[0])
-    turn = lambda p: _turn(plan, theta, ts, p, going(p))
-    p = lax.while_loop(lambda p: eqxi.unvmap_any(going(p)), turn, _start(plan, theta, y0, ts, on, record))
-    ended(plan.progress, ts, p)
-    return Found(p.ys, p.modes, p.output, p.t, p.y, p.h, p.mode, p.counts, p.log, p.result), p.steps
+    going = lambda p: (p.result == RESULTS.successful) & (p.output < plan.outputs)
+    p = _start(plan, theta, y0, ts, on)
+    state, (row, rows), (step, steps) = Joined(p), *_tables(plan, p, record)
+    write = lambda table, number, row: lax.dynamic_update_slice_in_dim(table, row[None], number, 0)
+
+    def once(theta: Theta, span: Span, vectors: list[Array]) -> tuple:
+        p = state.part(vectors)
+        new, entry = _turn(plan, record, theta, span, p, going(p))
+        kept = row.row((entry.y, entry.mode), rows.dtype), None if step is None else step.row(entry.step, rows.dtype)
+        return state.join(new), entry.row, entry.number, kept
+
+    def turn(carry: tuple) -> tuple:
+        vectors, rows, steps, meter = carry
+        p = state.part(vectors)
+        span = Span(ts[0], ts[-1], ts[jnp.minimum(p.output, plan.outputs - 1)])
+        new, place, number, (kept, made) = apart(once, theta, span, vectors)
+        steps = None if made is None else write(steps, number, made)
+        return new, write(rows, place, kept), steps, shown(plan.progress, meter, ts, p, going(p))
+
+    unfinished = lambda carry: eqxi.unvmap_any(going(state.part(carry[0])))
+    start = state.join(p), rows, steps, begun(plan.progress)
+    vectors, rows, steps, meter = lax.while_loop(unfinished, turn, start)
+    p, (ys, modes) = state.part(vectors), row.rows(rows[:-1])
+    ended(plan.progress, meter, ts, p)
+    found = Found(ys, modes, p.output, p.t, p.y, p.h, p.mode, p.counts, p.log, p.result)
+    return found, None if step is None else step.rows(steps[:-1])
 
 
-def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool) -> Progress:
+def _tables(plan: Plan, p: Progress, record: bool) -> tuple:
+    """What is kept, as a table with a row to spare, and how its rows are joined: states and modes at the requested
+    times, of which the last one is where an event stopped the run; and steps, if they are asked for."""
+
+    def table(like: Any, many: int) -> tuple[Joined, Array]:
+        joined = Joined(like)
+        return joined, jnp.tile(joined.row(like, p.y.dtype), (many + 1, 1))
+
+    none, zero = jnp.asarray(-1), jnp.zeros_like(p.t)
+    nothing = jnp.zeros_like(p.y)
+    joined, rows = table((nothing, p.mode), plan.outputs + 1)
+    rows = rows.at[0].set(joined.row((p.y, p.mode), p.y.dtype))
+    if not record:
+        return (joined, rows), (None, None)
+    slopes = jnp.zeros((plan.solver.tableau.num_stages, *p.y.shape), p.y.dtype)
+    blank = Steps(zero, zero, nothing, nothing, slopes, p.mode, none, none, none == 0)
+    return (joined, rows), table(blank, plan.slots)
+
+
+def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any) -> Progress:
     model, v = theta.model, split(theta.model, y)[1]
     t, zero, none = ts[0], jnp.zeros((), y.dtype), jnp.asarray(0)
     mode = unknown_rows(model, on, y)
@@ -72,13 +113,6 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
     if plan.events:
         watch = started(plan, look(plan, theta, mode, t, y), round_off(plan, theta, mode, t, y))
         result = RESULTS.where(finite(plan, watch.sight), result, RESULTS.nonfinite)
-    rows = lambda n: lambda a: jnp.broadcast_to(a, (n, *a.shape))
-    steps = None
-    if record:
-        n, numbers = plan.slots, jnp.full(plan.slots, -1)
-        blank, states = jnp.zeros(n, y.dtype), jnp.zeros((n, y.shape[0]), y.dtype)
-        slopes = jnp.zeros((n, plan.solver.tableau.num_stages, y.shape[0]), y.dtype)
-        steps = Steps(blank, blank, states, states, slopes, jax.tree.map(rows(n), mode), numbers, numbers, numbers == 0)
     log = Log(jnp.zeros(plan.max_events, y.dtype), jnp.full(plan.max_events, -1), none)
     state = Progress(
         t,
@@ -93,11 +127,7 @@ def _start(plan: Plan, theta: Theta, y: Array, ts: Array, on: Any, record: bool)
         Counts(none, none, zero, zero),
         watch,
         log,
-        jnp.zeros((ts.shape[0] + 1, y.shape[0]), y.dtype).at[0].set(y),
-        jax.tree.map(rows(ts.shape[0] + 1), mode),
-        steps,
         at_rest(plan, theta, y),
-        begun(plan.progress),
     )
     return jax.tree.map(jnp.asarray, state)
 
@@ -138,10 +168,10 @@ def _attempt(plan: Plan, theta: Theta, p: Progress, t1: Array, trial: Array | No
     return Attempt(t1, end, raw, error, dense["k"], solver_state, jnp.asarray(failed))
 
 
-def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Progress:
+def _turn(plan: Plan, record: bool, theta: Theta, span: Span, p: Progress, going: Array) -> tuple[Progress, Entry]:
     """One attempt; nothing changes for members that are not `going`."""
     p = eqx.tree_at(lambda p: p.mode, p, renewed(theta.model, p.y, p.t, p.mode))
-    stop, knot = _next_stop(theta, ts, p)
+    stop, knot = _next_stop(theta, span, p)
     left = stop - p.t
     land = left <= 1.001 * p.h
     t1 = jnp.where(land, stop, p.t + jnp.where(left < 2.0 * p.h, 0.5 * left, p.h))
@@ -165,19 +195,20 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         unmoved = p.watch.due.any()  # a step of no length says nothing about the next one
         was, new = (p.h, p.quiet, p.controller_state), (h, quiet, controller_state)
         h, quiet, controller_state = jax.tree.map(lambda x, y: jnp.where(unmoved, x, y), was, new)
-    at_stop, land = land, land & (stop == ts[jnp.minimum(p.output, ts.shape[0] - 1)])
-    aside = took & ways.near & land & (p.output + 1 < ts.shape[0]) & (True if knot is None else ~knot)
-    result = _outcome(plan, theta, ts, p, a, keep, closed, aside, h, halt, p.output + land == ts.shape[0], wrong)
-    if p.steps is not None:
-        full = (p.counts.accepted + 1 >= plan.slots) & (result == RESULTS.successful) & (p.output + land < ts.shape[0])
+    at_stop, land = land, land & (stop == span.next)
+    aside = took & ways.near & land & (p.output + 1 < plan.outputs) & (True if knot is None else ~knot)
+    result = _outcome(plan, theta, span, p, a, keep, closed, aside, h, halt, p.output + land == plan.outputs, wrong)
+    if record:
+        full = (p.counts.accepted + 1 >= plan.slots) & (result == RESULTS.successful) & (p.output + land < plan.outputs)
         result = RESULTS.where(full, RESULTS.max_stored, result)
     saved, took = took, took & ~aside
-    row = jnp.where(saved & land, p.output, jnp.where(took & halt, ts.shape[0], ts.shape[0] + 1))
-    put = lambda store, value: jax.tree.map(lambda s, x: s.at[row].set(x, mode="drop"), store, value)
+    row = jnp.where(saved & land, p.output, jnp.where(took & halt, plan.outputs, plan.outputs + 1))
     y, mode, watch, solver_state = after
     where = lambda pred, new, old: jax.tree.map(lambda x, y: jnp.where(pred, x, y), new, old)
-    lands = jnp.where(land, p.output, jnp.where(halt, ts.shape[0], -1))
-    return Progress(
+    lands = jnp.where(land, p.output, jnp.where(halt, plan.outputs, -1))
+    number = jnp.where(going, p.counts.accepted, plan.slots)  # if it is not accepted, the next one overwrites it
+    step = Steps(p.t, a.t1, p.y, a.y, a.k, p.mode, lands, event, aside) if record else None
+    progress = Progress(
         where(took, jnp.where(at_stop, stop, a.t1), p.t),
         where(took, y, p.y),
         where(going, h, p.h),
@@ -190,12 +221,9 @@ def _turn(plan: Plan, theta: Theta, ts: Array, p: Progress, going: Array) -> Pro
         _counted(p.counts, a.end, going, saved),
         where(took, watch, p.watch),
         _noted(p.log, a.t1, event, len(plan.events)) if plan.events else p.log,
-        put(p.ys, a.y),
-        put(p.modes, mode),
-        _recorded(plan, p, a, lands, event, aside, going),
         where(going, untried_where(took & (fired | (False if knot is None else knot & at_stop)), quiet), p.quiet),
-        shown(plan.progress, ts, p, going),
     )
+    return progress, Entry(row, a.y, mode, number, step)
 
 
 class _Ways(eqx.Module):
@@ -236,24 +264,13 @@ def _counted(counts: Counts, end: Landing, going: Array, saved: Array) -> Counts
     )
 
 
-def _recorded(plan: Plan, p: Progress, a: Attempt, lands: Array, event: Array, aside: Array, going: Array):
-    """The steps with this attempt in the next free row; if it is not accepted, the next one overwrites it."""
-    if p.steps is None:
-        return None
-    n = jnp.where(going, p.counts.accepted, plan.slots)
-    value = Steps(p.t, a.t1, p.y, a.y, a.k, p.mode, lands, event, aside)
-    return jax.tree.map(lambda s, x: s.at[n].set(x, mode="drop"), p.steps, value)
-
-
-def _next_stop(theta: Theta, ts: Array, p: Progress) -> tuple[Array, Array | None]:
+def _next_stop(theta: Theta, span: Span, p: Progress) -> tuple[Array, Array | None]:
     """The next requested time or knot of an input, and whether it is a knot; no stage sees what comes after it."""
-    output = ts[jnp.minimum(p.output, ts.shape[0] - 1)]
     knots = theta.inputs.knots
     if knots is None:
-        return output, None
+        return span.next, None
     knot = jnp.where(knots > p.t, knots, jnp.inf).min()
-    stop = jnp.minimum(output, knot)
-    return stop, knot <= output
+    return jnp.minimum(span.next, knot), knot <= span.next
 
 
 def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):
@@ -269,11 +286,11 @@ def _judge(plan: Plan, theta: Theta, p: Progress, a: Attempt):
 
 
 def _outcome(
-    plan: Plan, theta: Theta, ts: Array, p: Progress, a: Attempt, keep, closed, aside, h, halt, arrived, wrong
+    plan: Plan, theta: Theta, span: Span, p: Progress, a: Attempt, keep, closed, aside, h, halt, arrived, wrong
 ):
     """What the attempt means for the run; the first thing that is wrong wins."""
     finite = jnp.isfinite(a.y).all()
-    tiny = max(8.0 * np.finfo(a.y.dtype).eps, _TINY) * jnp.maximum(jnp.abs(p.t), ts[-1] - ts[0])
+    tiny = max(8.0 * np.finfo(a.y.dtype).eps, _TINY) * jnp.maximum(jnp.abs(p.t), span.last - span.first)
     stuck = ~keep if plan.controller is None else (h <= tiny) & ~(keep & arrived)
     result = RESULTS.where(keep & arrived, RESULTS.successful, RESULTS.max_steps)
     result = RESULTS.where(p.counts.tried + 1 >= theta.max_steps, result, RESULTS.successful)

@@ -49,28 +49,28 @@ def begun(meter: Any) -> Any:
     return Asking(eqxi.nonbatchable(io_callback(_begin, _COUNT)), 0 * one, one)
 
 
-def shown(meter: Any, ts: Array, p: Any, going: Array) -> Any:
+def shown(meter: Any, own: Any, ts: Array, p: Any, going: Array) -> Any:
     """At a turn of the loop, which is at `p`."""
     if meter is None or not isinstance(meter, Meter):
-        return None if meter is None else meter.step(p.meter, _share(ts, p))
-    own, turns = p.meter, p.meter.turns + 1
+        return None if meter is None else meter.step(own, _share(ts, p))
+    turns = own.turns + 1
     news = jnp.where(going, _share(ts, p), 1.0), jnp.where(going, p.t, ts[-1])
     told = _slowest(*news, ts[-1], p.counts.accepted)
     ask = lambda _: turns + jax.pure_callback(_update, _COUNT, own.number, turns, told)
     return Asking(own.number, turns, jax.lax.cond(eqxi.nonbatchable(turns >= own.next), ask, lambda _: own.next, None))
 
 
-def ended(meter: Any, ts: Array, p: Any) -> None:
+def ended(meter: Any, own: Any, ts: Array, p: Any) -> None:
     """After the last turn."""
     if meter is None:
         return
     if not isinstance(meter, Meter):
-        meter.close(p.meter)
+        meter.close(own)
         return
     fine = (p.result == RESULTS.successful) | (p.result == RESULTS.event)
     told = _slowest(jnp.where(fine, 1.0, _share(ts, p)), p.t, ts[-1], p.counts.accepted)
     # with what the loop was told last: XLA would leave its questions out of the loop if nothing needed the answers
-    io_callback(_end, None, p.meter.number, told, eqxi.unvmap_all(fine), p.meter.next)
+    io_callback(_end, None, own.number, told, eqxi.unvmap_all(fine), own.next)
 
 
 def _share(ts: Array, p: Any) -> Array:

@@ -62,11 +62,25 @@ class Progress(eqx.Module):
     counts: Counts
     watch: Any  # of the conditions, a `Watch`; None without events
     log: Log
-    ys: Array  # (times + 1, ny); the last row is the state at which an event stopped the run
-    modes: Mode
-    steps: Steps | None
     quiet: Quiet | None
-    meter: Any  # of the progress display
+
+
+class Entry(eqx.Module):
+    """What a turn leaves to be kept: a state and a mode with the number of their row, a step with its own."""
+
+    row: Array
+    y: Array
+    mode: Mode
+    number: Array
+    step: Steps | None
+
+
+class Span(eqx.Module):
+    """The first and the last time, and the next one to be reached."""
+
+    first: Array
+    last: Array
+    next: Array
 
 
 class Found(eqx.Module):

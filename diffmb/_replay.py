@@ -34,6 +34,7 @@ from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from ._advance import advance
+from ._apart import Joined, apart
 from ._esdirk import butcher
 from ._event import saltation
 from ._knots import knots_move, pass_knots, up_to
@@ -255,27 +256,34 @@ def _cotangents(plan: Plan, join: Any, whole: bool, fixed: Any, wanted: Any) -> 
     """The transpose of `_tangents`."""
     numbers, steps, count, reached = fixed
     (ys_bar, ts_bar), kept = wanted if whole else (wanted, None)
-    like = [jnp.zeros_like(x) for x in numbers[1]]
-    still = _still(plan, jnp.zeros_like(ys_bar[0]))
+    nothing = lambda numbers, y: (_still(plan, jnp.zeros_like(y)), [jnp.zeros_like(x) for x in numbers[1]])
     events = (steps.event >= 0) & (jnp.arange(plan.slots) < count)
+    step_row, state = Joined(jax.tree.map(lambda a: a[0], steps)), Joined(nothing(numbers, ys_bar[0]))
+    table = step_row.table(steps, ys_bar.dtype)
+
+    def back(numbers: Any, row: Array, later: Any, active: Array, bars: tuple, vectors: list[Array]) -> list[Array]:
+        (bar, mbar), step, (still, like) = state.part(vectors), step_row.rows(row), nothing(numbers, bars[0])
+        after = None if later is None else (lambda s: (s.y0, s.mode))(step_row.rows(later))
+        link = partial(_link, plan, join, whole, numbers, step, after)
+        after_bar = _where(step.aside, still, bar)  # of what goes on from the end of the step
+        more, start_bar = jax.linear_transpose(link, like, still)((after_bar, *bars))
+        start_bar = jax.tree.map(lambda s, b, a: s + (b - a), start_bar, bar, after_bar)
+        mbar = jax.tree.map(lambda m, a: m + jnp.where(active, a, 0.0), mbar, more)
+        return state.join((_where(active, start_bar, bar), mbar))
 
     def turn(carry):
-        n, met, bar, mbar = carry
-        step, after = _at(plan, steps, n)
-        active = n < count
+        n, met, vectors = carry
+        row, later = table[n], table[jnp.minimum(n + 1, plan.slots - 1)] if plan.events else None
+        step, active = step_row.rows(row), n < count
         fired = active & (step.event >= 0)
         met = met - fired
         at_bar = jnp.where(step.lands >= 0, ys_bar[jnp.maximum(step.lands, 0)], 0.0)
         t_bar = jnp.where(fired, ts_bar[jnp.maximum(met, 0)], 0.0) if plan.events else None
-        back = jax.linear_transpose(partial(_link, plan, join, whole, numbers, step, after), like, still)
-        after_bar = _where(step.aside, still, bar)  # of what goes on from the end of the step
-        more, start_bar = back((after_bar, at_bar, t_bar, jax.tree.map(lambda k: k[n], kept)))
-        start_bar = jax.tree.map(lambda s, b, a: s + (b - a), start_bar, bar, after_bar)
-        mbar = jax.tree.map(lambda m, a: m + jnp.where(active, a, 0.0), mbar, more)
-        return n - 1, met, _where(active, start_bar, bar), mbar
+        bars = at_bar, t_bar, jax.tree.map(lambda k: k[n], kept)
+        return n - 1, met, apart(back, numbers, row, later, active, bars, vectors)
 
-    first = (eqxi.unvmap_max(count) - 1, events.sum(), still, like)
-    _, _, (ybar, _), mbar = lax.while_loop(lambda carry: carry[0] >= 0, turn, first)
+    first = (eqxi.unvmap_max(count) - 1, events.sum(), state.join(nothing(numbers, ys_bar[0])))
+    (ybar, _), mbar = state.part(lax.while_loop(lambda carry: carry[0] >= 0, turn, first)[2])
     missing = jnp.arange(plan.outputs + 1)[:, None] >= jnp.where(reached < plan.outputs, reached, plan.outputs + 1)
     poison = 0.0 * jnp.where(missing, ys_bar, 0.0).sum()  # nan if a row that was not reached is asked for
     return jax.tree.map(lambda a: a + poison, (mbar, ybar + ys_bar[0]))

@@ -66,6 +66,7 @@ ORDER = (
     "_event",
     "_watch",
     "_esdirk",
+    "_apart",
     "_quiet",
     "_progress",
     "_advance",
