@@ -81,7 +81,8 @@ def _jvp(primals: Any, tangents: Any, *, program: ClosedJaxpr) -> Any:
     own = list(primals), [tangents[k] for k in moving]
     found = apart_p.bind(*own[0], *own[1], program=jax.make_jaxpr(both)(*own))
     outs, dots = found[: len(floating)], iter(found[len(floating) :])
-    return outs, [next(dots) if f else ad.Zero(a.to_tangent_aval()) for a, f in zip(program.out_avals, floating, strict=True)]
+    still = [ad.Zero(aval.to_tangent_aval()) for aval in program.out_avals]
+    return outs, [next(dots) if f else zero for f, zero in zip(floating, still, strict=True)]
 
 
 ad.primitive_jvps[apart_p] = _jvp
