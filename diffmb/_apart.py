@@ -67,20 +67,19 @@ def _jvp(primals: Any, tangents: Any, *, program: ClosedJaxpr) -> Any:
     moving = [k for k, d in enumerate(tangents) if not isinstance(d, ad.Zero)]
     floating = [jnp.issubdtype(aval.dtype, jnp.floating) for aval in program.out_avals]
 
-    def both(primals: list, dots: list) -> list:
-        def along(*moved: Array) -> tuple:
+    def slope(primals: list, dots: list) -> list:
+        def along(*moved: Array) -> list:
             full = list(primals)
             for k, value in zip(moving, moved, strict=True):
                 full[k] = value
             outs = jaxpr_as_fun(program)(*full)
-            return [o for o, f in zip(outs, floating, strict=True) if f], outs
+            return [o for o, f in zip(outs, floating, strict=True) if f]
 
-        _, dots, outs = jax.jvp(along, [primals[k] for k in moving], dots, has_aux=True)
-        return [*outs, *dots]
+        return jax.jvp(along, [primals[k] for k in moving], dots)[1]
 
     own = list(primals), [tangents[k] for k in moving]
-    found = apart_p.bind(*own[0], *own[1], program=jax.make_jaxpr(both)(*own))
-    outs, dots = found[: len(floating)], iter(found[len(floating) :])
+    outs = apart_p.bind(*primals, program=program)  # by itself: it is not batched where its tangents are
+    dots = iter(apart_p.bind(*own[0], *own[1], program=jax.make_jaxpr(slope)(*own)))
     still = [ad.Zero(aval.to_tangent_aval()) for aval in program.out_avals]
     return outs, [next(dots) if f else zero for f, zero in zip(floating, still, strict=True)]
 
