@@ -277,6 +277,15 @@ def test_second_derivatives(where):
         close(a, c, 1e-6)
 
 
+def test_pullback_has_a_transpose():
+    """w -> w^T J is linear: backwards through it comes J again."""
+    model = mb.compile(random_mechanism(3, ["revolute", "universal"]))
+    q, v, tau, _ = random_states(model, 3, 1)
+    f = lambda v: mb.forward_dynamics(model, q[0], v, tau[0])
+    pull = lambda w: jax.vjp(f, v[0])[1](w)[0]
+    close(jax.jit(jax.jacrev(pull))(tau[0]).T, jax.jit(jax.jacfwd(f))(v[0]), 1e-12)
+
+
 def test_single_precision(scleronomic):
     """float32 gives what float32 can: residuals of inverse after forward dynamics at 1e-3 of the loads."""
     _, model, (q, v, tau, _) = scleronomic
